@@ -31,6 +31,7 @@ CACHED: Final = (
     "num_cached_tokens",  # Mistral
     "cachedContentTokenCount",  # Gemini
     "cacheReadInputTokens",  # Bedrock
+    "cacheReadInputTokenCount",
     "cached_prompt_tokens",
     "cache_read_tokens",
 )
@@ -38,13 +39,22 @@ CACHED_DETAILS: Final = tuple(
     (place, of) for place in INPUT_DETAILS for of in ("cached_tokens", "cache_read_tokens", "cache_read")
 )
 REASONING_DETAILS: Final = tuple((place, of) for place in OUTPUT_DETAILS for of in ("reasoning_tokens", "reasoning"))
-WRITTEN: Final = ("cache_creation_input_tokens", "cacheWriteInputTokens", "cache_write_tokens", "cache_creation_tokens")
+WRITTEN: Final = (
+    *("cache_creation_input_tokens", "cacheWriteInputTokens", "cacheWriteInputTokenCount"),
+    *("cache_write_tokens", "cache_creation_tokens"),
+)
+BY_LIFETIME: Final = (
+    "cache_creation",
+    "cache_creation_token_details",
+)  # objects with what stays for 5 minutes, an hour
 WRITTEN_DETAILS: Final = tuple(
     (place, of)
     for place in INPUT_DETAILS
     for of in ("cache_creation_tokens", "cache_write_tokens", "cache_creation_input_tokens", "cache_creation")
 )
-OWN_FORM: Final = ("cache_read_input_tokens", "cache_creation_input_tokens", "cacheReadInputTokens")  # of Anthropic
+OWN_FORM: Final = (  # of Anthropic
+    *("cache_read_input_tokens", "cache_creation_input_tokens", "cacheReadInputTokens", "cacheReadInputTokenCount"),
+)
 COSTS: Final = ("cost", "total_cost", "estimated_cost")
 TICKS: Final = 10**10  # of xAI's cost in a dollar
 
@@ -60,6 +70,8 @@ def read_usage(value: object, notes: list[str]) -> ReportedUsage:
     if not isinstance(value, Mapping):
         notes.append(f"usage is {kind(value)}")
         return ReportedUsage()
+    for part in (value.get("billed_units"), value.get("tokens")):  # Cohere's own form
+        value = {**part, **value} if isinstance(part, Mapping) else value
     read = _UsageReader(value, notes)
     prompt = read.count("prompt_tokens", "input_tokens", "promptTokenCount", "inputTokens")
     output = read.count("completion_tokens", "output_tokens", "candidatesTokenCount", "outputTokens")
@@ -148,8 +160,9 @@ class _UsageReader:
 
     def written(self) -> tuple[int, int]:
         """(tokens that were written to the cache, those of them that stay for an hour)."""
-        parts = self._value.get("cache_creation")
-        parts = parts if isinstance(parts, Mapping) else {}
+        beside = [self._value, *(self._value.get(name) for name in INPUT_DETAILS)]
+        found = (place.get(name) for place in beside if isinstance(place, Mapping) for name in BY_LIFETIME)
+        parts = next((part for part in found if isinstance(part, Mapping)), {})
         five, hour = (as_count(parts.get(f"ephemeral_{name}_input_tokens")) or 0 for name in ("5m", "1h"))
         return max(self.first(WRITTEN, WRITTEN_DETAILS), five + hour), hour
 

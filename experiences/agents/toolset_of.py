@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from django.conf import settings
 
@@ -16,6 +16,7 @@ from agentcore_site.vault import Unsealable, opened
 from experiences.models import Agent, ToolServer
 from experiences.rollouts.runtimes.base import Halted
 from experiences.rollouts.tools.base import AgentTool
+from experiences.rollouts.tools.connection_pool import ConnectionPool
 from experiences.rollouts.tools.fetch import FetchTool
 from experiences.rollouts.tools.llm_tools import offers
 from experiences.rollouts.tools.toolset import Toolset, python_tools
@@ -85,9 +86,13 @@ def _usable(server: ToolServer, granted: Sequence[str] | None) -> tuple[str, ...
     return tuple(name for name in granted if not server.tools or name in server.tools)
 
 
-def connected(servers: Sequence[ToolServer], granted: Mapping[str, Sequence[str]] | None = None) -> MCPTools:
+def connected(
+    servers: Sequence[ToolServer],
+    granted: Mapping[str, Sequence[str]] | None = None,
+    pool: ConnectionPool[Any] | None = None,
+) -> MCPTools:
     """Not connected yet: that happens in the loop which asks for the tools. ``granted`` names those that are wanted, by
-    their server's id; without it all that may be used are.
+    their server's id; without it all that may be used are. A ``pool`` lends connections, within an organisation.
 
     Raises:
         BadToolServer: a server's fields are wrong, or its command may not be started here.
@@ -96,16 +101,23 @@ def connected(servers: Sequence[ToolServer], granted: Mapping[str, Sequence[str]
 
     values = [server_value(server, None if granted is None else granted[str(server.pk)]) for server in servers]
     try:
-        return MCPTools(values, commands=settings.MCP_COMMANDS)
+        owner = {server.organization_id for server in servers}
+        return MCPTools(values, commands=settings.MCP_COMMANDS, pool=pool, owner=frozenset(owner))
     except ValueError as error:
         raise BadToolServer(f"{error} The site's setting MCP_COMMANDS says which are.") from error
 
 
 class AgentTools:
     """An agent's tools for one slice of work in one event loop: of servers those that were granted to it. ``servers``:
-    others than those that it has now."""
+    others than those that it has now. ``pool``: connections of that loop, kept for the next slice."""
 
-    def __init__(self, agent: Agent, servers: Sequence[ToolServer] | None = None) -> None:
+    def __init__(
+        self,
+        agent: Agent,
+        servers: Sequence[ToolServer] | None = None,
+        pool: ConnectionPool[Any] | None = None,
+    ) -> None:
+        self._pool = pool
         self._own = named_tools(agent.tools)
         self._servers = list(agent.tool_servers.filter(archived_at=None) if servers is None else servers)
         self._granted = agent.granted_tools
@@ -138,7 +150,7 @@ class AgentTools:
             message = f"It was not chosen which tools of {unsaid} the agent may call: open the agent and choose them."
             raise Halted("llm_refused", message)
         try:
-            self._mcp = connected(self._servers, self._granted)
+            self._mcp = connected(self._servers, self._granted, self._pool)
             return await self._mcp.tools()
         except BadToolServer as error:
             raise Halted("llm_refused", str(error)) from error

@@ -39,6 +39,7 @@ from evaluation.serving.traces.writing import PendingTrace, TraceWriter
 from experiences.privacy import redact, redact_value
 from experiences.rollouts.captured import SampledTokens
 from experiences.rollouts.runtimes.base import RolloutFailure
+from experiences.rollouts.tools.connection_pool import ConnectionPool
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +59,7 @@ class Calls:
         self._endpoints = EndpointCalls(self._payers, self._holds)
         self._models: ReadCache[tuple[uuid.UUID, str], ServedModel] = ReadCache(lasting=True)
         self.at_once = CallsAtOnce()
+        self._connections: ConnectionPool[Any] = ConnectionPool()  # to tool servers
         self._background: set[asyncio.Task[Any]] = set()
         self._ends: set[asyncio.Task[Any]] = set()
         self._run_in_background(self.at_once.exchange_always())
@@ -123,7 +125,8 @@ class Calls:
                 row = {"status": TraceStatus.OK, "response": done["choices"][0]["message"]}
             elif call.release is not None and call.release.bundle.is_played:
                 assert call.release.tools is not None
-                row = {"status": TraceStatus.OK, **await played(call, self._endpoints, call.release.tools)}
+                tools = partial(call.release.tools, pool=self._connections)
+                row = {"status": TraceStatus.OK, **await played(call, self._endpoints, tools)}
                 done = completion_of(call, row)
             else:
                 call.completion = await self._call_model(call, listener)
@@ -157,6 +160,7 @@ class Calls:
             await self._payers.aclose()
         except MeterFailure as error:
             log.warning("the next process settles what this one could not: %s", error)
+        await self._connections.aclose()
         await self._rates.aclose()
         await self._holds.aclose()
         await self.at_once.aclose()

@@ -46,15 +46,15 @@ class Upstream:
 
 @dataclass(frozen=True)
 class ServedRelease:
-    """A release that answers: by ``upstreams``, called in order, or by ``action``. ``tools`` are those that it calls by
-    itself. ``fault``: the reason why it can't."""
+    """A release that answers: by ``upstreams``, called in order, or by ``action``. ``tools`` makes those that it calls
+    by itself, with a ``pool`` of connections. ``fault``: the reason why it can't."""
 
     id: uuid.UUID
     number: int
     bundle: Bundle
     upstreams: tuple[Upstream, ...] = ()
     action: ActionAgent | None = None
-    tools: Callable[[], AgentTools] | None = None
+    tools: Callable[..., AgentTools] | None = None
     fault: str = ""
 
 

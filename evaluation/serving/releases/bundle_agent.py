@@ -78,7 +78,7 @@ def endpoint_now(bundle: Bundle, organization_id: UUID) -> ModelEndpoint | None:
     return row
 
 
-def tools_of(agent: Agent, bundle: Bundle) -> Callable[[], AgentTools]:
+def tools_of(agent: Agent, bundle: Bundle) -> Callable[..., AgentTools]:
     """Makes the tools of one call in production, by what the database says now.
 
     Raises:

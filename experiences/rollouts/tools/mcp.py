@@ -11,7 +11,7 @@ import asyncio
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Self
@@ -26,6 +26,7 @@ from agentcore_site.outbound import AddressRefused, parsed
 from budgets.llm.types import ToolSpec
 from experiences.privacy import cut_short
 from experiences.rollouts.tools.base import ToolResult
+from experiences.rollouts.tools.connection_pool import ConnectionPool
 from experiences.rollouts.tools.mcp_listing import usable_tools
 from experiences.rollouts.tools.mcp_transports import TOO_LARGE, http_streams, stdio_streams
 
@@ -81,7 +82,8 @@ class MCPTools:
     """The tools of some servers: ``async with MCPTools(servers) as mcp: tools = await mcp.tools()``.
 
     Servers are connected when they are first needed, in the running loop, and closed on leaving, with the processes
-    that were started. ``commands`` allows stdio servers: each is the beginning of a command line, such as
+    that were started. With a ``pool`` they are lent by it, and go back: to those who give the same ``owner``, servers
+    and credentials. ``commands`` allows stdio servers: each is the beginning of a command line, such as
     ("uvx", "mcp-server-time"); ("python",) alone would allow any program.
 
     Raises:
@@ -93,22 +95,27 @@ class MCPTools:
         servers: Iterable[MCPServer],
         *,
         commands: Iterable[Sequence[str]] = (),
+        pool: MCPPool | None = None,
+        owner: Hashable = None,
     ) -> None:
         allowed = [tuple(words) for words in commands]
+        self._pool, self._owner = pool, owner
+        self._servers: dict[str, MCPServer] = {}
         self._peers: dict[str, _Peer] = {}
         for server in servers:
             line = (server.command, *server.args)
             if server.transport == "stdio" and not any(words and line[: len(words)] == words for words in allowed):
                 raise ValueError(f"{server.name}: the command {server.command!r} is not allowed to be started here.")
-            if server.name in self._peers:
+            if server.name in self._servers:
                 raise ValueError(f"Two MCP servers are called {server.name!r}.")
-            self._peers[server.name] = _Peer(server)
+            self._servers[server.name] = server
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await asyncio.gather(*(peer.close() for peer in self._peers.values()))
+        peers, self._peers = self._peers, {}
+        await asyncio.gather(*(self._given_back(peer) for peer in peers.values()))
 
     async def tools(self) -> list[MCPTool]:
         """The tools that may be used, in the order of the servers. Those that can't be are in ``odd``.
@@ -116,10 +123,17 @@ class MCPTools:
         Raises:
             MCPFailure: a server can't be had, lists too many tools, or lacks one that it should have.
         """
-        listed = await asyncio.gather(*(_listed(peer) for peer in self._peers.values()))
+        for name, server in self._servers.items():
+            if name not in self._peers:
+                self._peers[name] = self._peer(server)
+        listed = await asyncio.gather(
+            *(_listed(peer, self._servers[name].tools) for name, peer in self._peers.items()), return_exceptions=True
+        )
         taken: set[str] = set()
         found: list[MCPTool] = []
         for peer, tools in zip(self._peers.values(), listed, strict=True):
+            if isinstance(tools, BaseException):
+                raise tools
             for tool in tools:
                 name = _safe_name(peer.server.name, tool.name, taken)
                 description = (tool.description or tool.title or "")[:MAX_DESCRIPTION]
@@ -131,6 +145,21 @@ class MCPTools:
     def odd(self) -> dict[str, str]:
         """The listed tools that can't be used, each with the reason."""
         return {name: reason for peer in self._peers.values() for name, reason in peer.odd.items()}
+
+    def _peer(self, server: MCPServer) -> _Peer:
+        return _Peer(server) if self._pool is None else self._pool.lend(self._key(server), lambda: _Peer(server))
+
+    async def _given_back(self, peer: _Peer) -> None:
+        if self._pool is None:
+            await peer.close()
+        else:
+            await self._pool.take_back(self._key(peer.server), peer)
+
+    def _key(self, server: MCPServer) -> Hashable:
+        """Connections are another one by their owner, by where they go, and by their credentials."""
+        secrets = (frozenset(server.variables.items()), frozenset(server.headers.items()))
+        where = (server.transport, server.command, server.args, server.url, server.timeout_s)
+        return (self._owner, server.name, *where, *secrets)
 
 
 @dataclass(frozen=True)
@@ -162,6 +191,25 @@ class _Peer:
         self._connecting = asyncio.Lock()
         self._closing: set[asyncio.Task[None]] = set()
         self._closed = False
+
+    @property
+    def worn_out(self) -> bool:
+        """Whether it will not connect again."""
+        return self._closed or (self._link is None and self._starts_left == 0)
+
+    async def begin(self) -> tuple[list[Tool], str | None]:
+        """The first page of its tools. Of a connection that is there from before it is the test: where it fails
+        within its time, the server is connected again, once. Raises as ``call``."""
+        before = self._link
+        try:
+            return await self.list(None)
+        except Exception as error:
+            if before is None:
+                raise
+            self._drop(before)
+            if isinstance(error, TimeoutError) or self.worn_out:
+                raise
+        return await self.list(None)
 
     async def call(self, tool: str, arguments: dict[str, Any]) -> CallToolResult:
         """Raises TimeoutError, MCPFailure, or what the package raises. A call that may have arrived isn't repeated."""
@@ -294,14 +342,17 @@ class _Link:
             self.forgotten = True
 
 
-async def _listed(peer: _Peer) -> list[Tool]:
+MCPPool = ConnectionPool[_Peer]
+
+
+async def _listed(peer: _Peer, wanted: Sequence[str] | None) -> list[Tool]:
     tools: list[Tool] = []
     cursor: str | None = None
     cursors: set[str] = set()
-    name, wanted = peer.server.name, peer.server.tools
+    name = peer.server.name
     for _ in range(MAX_PAGES):
         try:
-            page, cursor = await peer.list(cursor)
+            page, cursor = await (peer.list(cursor) if cursor is not None else peer.begin())
         except MCPFailure:
             raise
         except Exception as error:

@@ -24,6 +24,9 @@ PLAIN: dict[str, Any] = {"prompt_tokens": 10_000, "completion_tokens": 10, "tota
         {"input_tokens": 10_000, "output_tokens": 10, "input_tokens_details": {"cached_tokens": 9_000}},
         {"input_tokens": 1_000, "output_tokens": 10, "cache_read_input_tokens": 9_000},
         {"promptTokenCount": 10_000, "candidatesTokenCount": 10, "cachedContentTokenCount": 9_000},
+        {"inputTokens": 1_000, "outputTokens": 10, "cacheReadInputTokenCount": 9_000},
+        {"billed_units": {"input_tokens": 10_000, "output_tokens": 10}, "tokens": {"input_tokens": 12_000}}
+        | {"cached_tokens": 9_000},
     ],
 )
 def test_cached_tokens_are_read_wherever_they_are_reported(usage: dict[str, Any]) -> None:
@@ -37,6 +40,16 @@ def test_cached_tokens_are_read_wherever_they_are_reported(usage: dict[str, Any]
         (PLAIN | {"prompt_tokens_details": {"cached_tokens": 0, "cache_creation_tokens": 9_000}}, 0),
         (PLAIN | {"prompt_tokens_details": {"cache_write_tokens": 9_000}}, 0),
         (PLAIN | {"cache_creation": {"ephemeral_5m_input_tokens": 5_000, "ephemeral_1h_input_tokens": 4_000}}, 4_000),
+        (
+            PLAIN
+            | {
+                "prompt_tokens_details": {
+                    "cache_creation_tokens": 9_000,
+                    "cache_creation_token_details": {"ephemeral_1h_input_tokens": 4_000},
+                }
+            },
+            4_000,
+        ),
         ({"input_tokens": 1_000, "output_tokens": 10, "cache_creation_input_tokens": 9_000}, 0),
         ({"inputTokens": 10_000, "outputTokens": 10, "cacheWriteInputTokens": 9_000}, 0),
     ],

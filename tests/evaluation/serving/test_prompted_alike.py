@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,7 @@ from agentcore_site.jobs.models import Status
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.services import api_key_create
+from budgets.models import Reservation
 from budgets.services import price_set
 from evaluation.models import EvaluationResult
 from evaluation.services import evaluation_start
@@ -27,7 +29,7 @@ from evaluation.serving.releases.services import release_make
 from evaluation.serving.traces.presenters import conversation
 from experiences.agents.services.agents import agent_create
 from experiences.agents.services.endpoints import endpoint_create
-from experiences.agents.services.tool_servers import tool_server_archive, tool_server_create
+from experiences.agents.services.tool_servers import tool_server_archive, tool_server_create, tool_server_update
 from experiences.models import Agent, TrajectoryRecord
 from experiences.rollouts.conversations import conversation_text
 from tests.evaluation.serving.production import Production
@@ -37,7 +39,7 @@ from tests.support.llm_server import ModelServer
 from tests.support.mcp_server import MCPHTTP
 from tests.support.playbooks import PRICE
 from tests.support.running import run_to_end
-from tests.support.workers import Fleet
+from tests.support.workers import Fleet, eventually
 from training.models import PolicyCheckpoint
 from training.services.runs import run_start
 
@@ -269,6 +271,26 @@ def test_a_loop_that_comes_to_no_answer_is_a_refusal_for_which_clients_pay_once(
     assert shop.paid(server.owed.micros) == server.owed.micros == sum(one.cost_micros for one in shop.traces(4))
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_loop_whose_caller_goes_away_keeps_its_steps_and_cost(
+    shop: Production, server: ModelServer, stream: bool
+) -> None:
+    server.will("tool_calls", "hang")
+    body = json.dumps({"model": f"agent:{shop.agent.slug}", "messages": QUERY, "stream": stream}).encode()
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {shop.key}\r\n"
+    with socket.create_connection(("127.0.0.1", shop.port), timeout=20) as caller:
+        caller.sendall(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
+        eventually(lambda: len(server.requests) == 2 and server.inside == 1, seconds=20, every=0.01)
+    eventually(lambda: not server.inside, seconds=10, every=0.01, why="the call of the second step ended")
+    eventually(lambda: not Reservation.objects.filter(state="held").exists(), seconds=20, why="all holds settled")
+    [trace] = shop.traces(1)
+    assert (trace.status, trace.error) == ("interrupted", "the caller went away")
+    assert [step["action"]["type"] for step in trace.response["agentcore_steps"]] == ["tool"]
+    assert trace.input_tokens > 0 and "content" not in trace.response
+    assert shop.paid(trace.cost_micros) == trace.cost_micros > server.owed.micros > 0  # the second call at its hold
+    assert shop.ask(messages=QUERY).json()["choices"][0]["message"]["content"] == "42"
+
+
 def test_a_key_with_a_months_budget_pays_for_each_call_of_a_loop(
     shop: Production, server: ModelServer, adam: Any
 ) -> None:
@@ -306,7 +328,7 @@ def test_tools_of_a_tool_server_are_called_at_the_gateway(
         return {"content": None, "tool_calls": [{"id": "c1", "type": "function", "function": function}]}
 
     server.brain = brain
-    with MCPHTTP() as offering:
+    with MCPHTTP(legacy=True) as offering:
         tools = tool_server_create(Actor(adam), name="sums", url=offering.url, token="tok-1", tools=["add"])
         agent = made(Actor(adam), endpoint, tool_servers=[tools])
         assert agent.philosophy == "react"
@@ -315,6 +337,13 @@ def test_tools_of_a_tool_server_are_called_at_the_gateway(
             answers = list(pool.map(lambda _: shop.ask(messages=QUERY), range(8)))
         assert [one.json()["choices"][0]["message"]["content"] for one in answers] == ["42"] * 8
         assert {one.get("authorization") for one in offering.seen} == {"Bearer tok-1"}
+        introduced = [one for one in offering.seen if "mcp-session-id" not in one]
+        assert shop.ask(messages=QUERY).status_code == 200
+        assert [one for one in offering.seen if "mcp-session-id" not in one] == introduced  # the connection is kept
+        tool_server_update(Actor(adam), tools, token="tok-2")
+        time.sleep(1.5)  # what is served is believed for a second
+        assert shop.ask(messages=QUERY).status_code == 200
+        assert offering.seen[-1]["authorization"] == "Bearer tok-2"
     refused = shop.ask(messages=QUERY)
     assert (refused.status_code, refused.headers["retry-after"]) == (503, "5") and "sums" in refused.text
     tool_server_archive(Actor(adam), tools)

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from experiences.rollouts.tools.base import ToolResult
-from experiences.rollouts.tools.mcp import MCPFailure, MCPServer, MCPTools, _safe_name
+from experiences.rollouts.tools.connection_pool import ConnectionPool
+from experiences.rollouts.tools.mcp import MCPFailure, MCPPool, MCPServer, MCPTools, _safe_name
 from experiences.rollouts.tools.mcp_transports import MAX_MESSAGE
 from experiences.rollouts.tools.toolset import Toolset
 from tests.support import mcp_server
@@ -443,3 +444,117 @@ async def test_client_reports_an_http_server_that_is_away_and_connects_again_lat
     async with MCPTools([MCPServer("far", "http", url=http.url, timeout_s=5)]) as again:
         with pytest.raises(MCPFailure, match="far: it can't be connected"):
             await again.tools()
+
+
+# -- kept connections --------------------------------------------------------------------------------------------------
+
+
+def pooled(pool: MCPPool, http: MCPHTTP, owner: str = "acme", token: str = "t-1", **changes: Any) -> MCPTools:
+    values: dict[str, Any] = {"url": http.url, "timeout_s": 5, "headers": {"Authorization": f"Bearer {token}"}}
+    return MCPTools([MCPServer("far", "http", **(values | changes))], pool=pool, owner=owner)
+
+
+async def added(mcp: MCPTools) -> str:
+    """The result of a call, as each call of the gateway makes one."""
+    async with mcp:
+        return (await Toolset(await mcp.tools()).call("far__add", {"a": 1, "b": 1})).output
+
+
+def begun(http: MCPHTTP) -> int:
+    """Times that a client introduced itself: what it asks without a session."""
+    return sum("mcp-session-id" not in headers for headers in http.seen)
+
+
+@pytest.fixture
+async def pool() -> AsyncIterator[MCPPool]:
+    made: MCPPool = ConnectionPool(idle_s=60)
+    yield made
+    await made.aclose()
+    assert not len(made)
+
+
+async def test_a_second_use_of_a_server_connects_no_second_time(pool: MCPPool) -> None:
+    with MCPHTTP(legacy=True) as http:
+        assert await added(pooled(pool, http)) == "2"
+        first = begun(http)
+        assert first > 0
+        assert await asyncio.gather(*(added(pooled(pool, http)) for _ in range(4))) == ["2"] * 4
+        assert begun(http) == first and len(pool) == 1
+        some = pooled(pool, http, tools=("pid",))  # other grants are no other connection
+        async with some:
+            assert [tool.remote for tool in await some.tools()] == ["pid"]
+        assert begun(http) == first
+
+
+@pytest.mark.parametrize("changed", [{"token": "t-2"}, {"owner": "globex"}], ids=["credential", "organisation"])
+async def test_another_credential_and_another_organisation_have_a_connection_of_their_own(
+    pool: MCPPool, changed: dict[str, str]
+) -> None:
+    with MCPHTTP(legacy=True) as http:
+        await added(pooled(pool, http))
+        first = begun(http)
+        assert await added(pooled(pool, http, **changed)) == "2"
+        assert begun(http) == 2 * first and len(pool) == 2
+        token = changed.get("token", "t-1")
+        assert http.seen[-1]["authorization"] == f"Bearer {token}"
+    assert token not in repr(pool._kept.values())
+
+
+async def test_a_kept_connection_to_a_server_that_went_is_made_again_once(pool: MCPPool) -> None:
+    with MCPHTTP(legacy=True) as http:
+        await added(pooled(pool, http))
+    with MCPHTTP(http.port, legacy=True) as again:
+        assert await added(pooled(pool, again)) == "2"
+        first = begun(again)
+        assert await added(pooled(pool, again)) == "2"
+        assert begun(again) == first and len(pool) == 1
+    with pytest.raises(MCPFailure, match="far: it can't be connected"):
+        await added(pooled(pool, again))
+    with MCPHTTP(http.port, legacy=True) as back:
+        assert await added(pooled(pool, back)) == "2"
+
+
+@pytest.mark.thorough(reason="servers of tools as processes; a server that went is connected again in make test too")
+async def test_a_kept_program_that_died_for_good_gives_way_to_another(pool: MCPPool) -> None:
+    pids = []
+    for _ in range(3):
+        async with allowing(local(), pool=pool, owner="acme") as mcp:
+            tools = Toolset(await mcp.tools())
+            pids.append(int((await tools.call("local__pid", {})).output))
+            await tools.call("local__die", {})
+    assert len(set(pids)) == 3 and len(pool) == 1 and await gone(*pids)
+
+
+class Line:
+    """A connection that counts how often it was closed."""
+
+    worn_out = False
+    closed = 0
+
+    async def close(self) -> None:
+        self.closed += 1
+
+
+async def test_a_pool_is_bounded_and_closes_what_is_unused() -> None:
+    pool: ConnectionPool[Line] = ConnectionPool(most=2, idle_s=0.02)
+    a, b, more = (pool.lend(key, Line) for key in "abc")
+    assert len(pool) == 2 and pool.lend("a", Line) is a
+    await pool.take_back("c", more)
+    assert more.closed == 1  # it was its user's own
+    await pool.take_back("b", b)
+    c = pool.lend("c", Line)  # in the place of the unused one
+    await asyncio.sleep(0)
+    assert (b.closed, len(pool)) == (1, 2)
+    await pool.take_back("a", a)
+    await pool.take_back("c", c)
+    assert pool.lend("c", Line) is c and c.closed == 0
+    await asyncio.sleep(0.2)
+    assert (a.closed, c.closed, len(pool)) == (0, 0, 2)  # both have a user
+    await pool.take_back("a", a)
+    await asyncio.sleep(0.2)
+    assert (a.closed, len(pool)) == (1, 1)
+    await pool.aclose()
+    assert (c.closed, len(pool)) == (1, 0)
+    late = pool.lend("d", Line)
+    await pool.take_back("d", late)
+    assert late.closed == 1
