@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_NAMES: Final = r"(?:think|thinking|thoughts?|reasoning|seed:think|scratchpad)"
-# <think> of DeepSeek, Qwen and others; ◁think▷ of Kimi; [THINK] of Magistral. A tag in code quotes is a word.
+_NAMES: Final = r"(?:think|thinking|thoughts?|reasoning|seed:think|scratchpad|analysis|reflection)"
+# <think> of DeepSeek, Qwen and others; ◁think▷ of Kimi; [THINK] of Magistral; <|START_THINKING|> of Cohere. A tag in
+# code quotes is a word.
 _TAG: Final = re.compile(
-    rf"(?<!`)(?:<(?P<end>/?)\s*{_NAMES}\b[^<>]{{0,100}}>|◁(?P<end2>/?)think▷|\[(?P<end3>/?)(?-i:THINK)\])",
+    rf"(?<!`)(?:<(?P<end>/?)\s*{_NAMES}\b[^<>]{{0,100}}>|◁(?P<end2>/?)think▷|\[(?P<end3>/?)(?-i:THINK)\]"
+    r"|<\|(?:(?P<end4>END)|START)_THINKING\|>)",
     re.IGNORECASE,
 )
 # Channels of gpt-oss: analysis and commentary are thoughts, final is the answer.
 _CHANNEL: Final = re.compile(r"<\|channel\|>\s*(\w+)[^<]{0,100}<\|message\|>")
+_RESPONSE: Final = re.compile(r"<\|(?:START|END)_RESPONSE\|>")
 _ENDED: Final = re.compile(r"<\|(?:end|return|start)\|>")
 
 
@@ -29,7 +32,7 @@ def without_thoughts(text: str) -> str:
         return text
     kept, at, opened = "", 0, None
     for tag in tags:
-        closes = "/" in (tag["end"] or tag["end2"] or tag["end3"] or "")
+        closes = bool(tag["end"] or tag["end2"] or tag["end3"] or tag["end4"])
         if closes:
             kept = "" if opened is None else kept
             at, opened = tag.end(), None
@@ -39,7 +42,7 @@ def without_thoughts(text: str) -> str:
         at = opened.start()
     elif opened is not None:
         return kept.strip()
-    return (kept + text[at:]).strip()
+    return _RESPONSE.sub("", kept + text[at:]).strip()
 
 
 def thoughts_ran_out(text: str) -> bool:

@@ -22,8 +22,11 @@ _MARK: Final = re.compile(
     re.IGNORECASE,
 )
 _GSM8K: Final = re.compile(r"(?:^|\n)####[ \t]*(?=\S[^\n]*\s*\Z)")  # on the last line: elsewhere it is a heading
-_FENCE: Final = re.compile(r"(?P<fence>`{3,}|~{3,})[^\n`]*\n(?P<inside>.*?)(?:\n[ \t]*(?P=fence)[ \t]*|\Z)", re.DOTALL)
-_INLINE_FENCE: Final = re.compile(r"```(.+)```", re.DOTALL)
+_FENCE: Final = re.compile(
+    r"(?P<fence>`{3,}|~{3,})[^\n`]*\n(?P<inside>.*?)(?:\n[ \t]*(?P=fence)[ \t]*|(?P=fence)[ \t]*\Z|\Z)", re.DOTALL
+)
+_INLINE_FENCE: Final = re.compile(r"```(?:[A-Za-z][\w+-]*[ \t]+(?=[{\[\"]))?(.+)```", re.DOTALL)
+_TAGGED: Final = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
 _BOX: Final = re.compile(r"\\(?:boxed|fbox)\s*(?:\{|(?P<bare>[^\s{}$]+))")
 _BETWEEN_BOXES: Final = re.compile(r"[\s$,;&]*(?:and|or)?[\s$,;&]*")
 
@@ -52,15 +55,18 @@ class EntireAnswer(str):
 
 
 def answer_in(text: str) -> str:
-    """The answer in a text, without thoughts: what follows the last line that begins with "Answer:" (or with "####" on
-    the last line), else the whole text; of that the LaTeX box, without a fence, code quotes and bold marks around. Of a
-    ``EntireAnswer`` only thoughts, and what is around all of it, are taken off."""
+    """The answer in a text, without thoughts: what comes last between ``<answer>`` tags; of that what follows the last
+    line that begins with "Answer:" (or with "####" on the last line); of that the LaTeX box, without a fence, code
+    quotes and bold marks around. Where one of them is not there, the whole counts. Of a ``EntireAnswer`` only thoughts,
+    and what is around all of it, are taken off."""
     whole = isinstance(text, EntireAnswer)
     answer = _unwrapped(without_thoughts(text), whole=whole)
     return EntireAnswer(answer) if whole else answer
 
 
 def _unwrapped(text: str, *, whole: bool) -> str:
+    tagged = None if whole else _TAGGED.findall(text)
+    text = tagged[-1] if tagged else text
     marks = [] if whole else list(_MARK.finditer(text)) or list(_GSM8K.finditer(text))
     answer = (text[marks[-1].end() :] if marks else text).strip()
     answer = unfenced(answer)

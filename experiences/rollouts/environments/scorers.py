@@ -281,7 +281,7 @@ def json_schema(expected: Mapping[str, Any], case_sensitive: bool) -> Check:
     schema = Schema(target)
 
     def check(answer: str) -> Outcome:
-        text = answer[:MAX_ANSWER]
+        text = answer[:MAX_ANSWER].strip("\ufeff \n\r\t.").removeprefix("json\n")
         for written in dict.fromkeys((text, *fences_in(text))):
             try:
                 if schema.accepts(json.loads(written)):

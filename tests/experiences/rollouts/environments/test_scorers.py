@@ -160,3 +160,29 @@ def test_a_judge_gets_the_rubric_of_the_row_or_compares_with_its_answer(
              "judge_error": "no language model was there to judge it"},
         )  # fmt: skip
     assert reference_in({"answer": 0}) == "0" and reference_in({"judge": "Ten."}) == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '```JSON\n{"a": 1}```', '```json {"a": 1}```', '\ufeff{"a": 1}', '{"a": 1}.', 'json\n{"a": 1}',
+        '<answer>{"a": 1}</answer>', '<analysis>{"a": "x"}</analysis>{"a": 1}',
+        '<|START_THINKING|>{"a": "x"}<|END_THINKING|><|START_RESPONSE|>{"a": 1}<|END_RESPONSE|>',
+    ],
+)  # fmt: skip
+def test_json_fits_its_schema_with_marks_around_it(text: str) -> None:
+    check = check_for({"json_schema": {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}})
+    assert check(text).success
+    assert not check(text.replace("1", '"1"')).success
+
+
+def test_an_answer_between_tags_is_the_answer() -> None:
+    check = check_for({"answer": "Paris"})
+    assert check("<think>London</think> It is <answer>\nParis\n</answer>").success
+    assert check("<answer>London</answer> No: <answer>Paris.</answer>").success
+    assert not check("<answer>London</answer> Paris").success
+
+
+def test_a_piece_of_text_that_every_answer_holds_is_refused() -> None:
+    with pytest.raises(ValueError, match="one of its pieces of text is empty"):
+        check_for({"contains": ["a", ""]})
