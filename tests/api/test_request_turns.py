@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from django.test import Client
+from asgiref.sync import sync_to_async
 
 from agentcore_site.lib import request_turns
 from agentcore_site.lib.request_turns import (
@@ -20,6 +20,7 @@ from agentcore_site.lib.request_turns import (
     sender_belongs_to,
     turn_end,
 )
+from agentcore_site.request_bodies import BoundedBodies
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.services import api_key_create
 
@@ -154,17 +155,26 @@ def test_a_process_remembers_so_many_senders(monkeypatch: pytest.MonkeyPatch) ->
     assert len(turns._organizations) <= 10 and turns._organizations[b"24"] == 24
 
 
-@pytest.mark.django_db
-def test_a_request_says_whose_its_key_is(operator: Actor, acme: Any) -> None:
-    noted: list[Any] = []
-    _, key = api_key_create(operator, name="any", scopes=["training:view"])
-    before = request_turns._sender.set(noted.append)
-    try:
-        assert Client(headers={"authorization": f"Bearer {key}"}).get("/api/v1/agents").status_code == 200
-        assert Client(headers={"authorization": "Bearer ac_wrong"}).get("/api/v1/agents").status_code == 401
-    finally:
-        request_turns._sender.reset(before)
-    assert set(noted) == {acme.pk}
+@pytest.mark.django_db(transaction=True)
+async def test_a_request_says_whose_its_key_is_and_a_refused_one_nothing(operator: Actor, acme: Any) -> None:
+    _, key = await sync_to_async(api_key_create)(operator, name="any", scopes=["training:view"])
+    turns, statuses = RequestTurns(BoundedBodies()), list[int]()
+    more = {"method": "GET", "query_string": b"", "scheme": "http", "http_version": "1.1"}
+
+    async def answer(message: Any) -> None:
+        if "status" in message:
+            statuses.append(message["status"])
+
+    for used in (key, f"{key}x"):
+        arriving = iter([await whole()])
+
+        async def receive(arriving: Any = arriving) -> Any:
+            return next(arriving, None) or await never()
+
+        scope = request("/api/v1/agents", key=f"Bearer {used}", host="localhost") | more
+        await turns(scope, receive, answer)
+    assert statuses == [200, 401]
+    assert list(turns._organizations.values()) == [acme.pk]
 
 
 async def test_a_body_that_has_not_arrived_a_download_and_who_waits_for_a_job_keep_no_place() -> None:
