@@ -88,7 +88,7 @@ class Assembly:
             try:
                 chunk = load_halves(data)
             except Malformed:
-                if name == "error" or stripped[0] not in '{["':  # words of a proxy
+                if name == "error" or (self._begun and stripped[0] not in '{["'):  # words of a proxy
                     raise error_in(stripped) from None
                 lines = [line for line in data.split("\n") if line.strip()]
                 if len(lines) < 2:
@@ -135,7 +135,7 @@ class Assembly:
         usage = usage_in(chunk)
         if usage is not None:
             self._head["usage"] = merged_usage(self._head.get("usage"), usage)
-        if (error := error_beside(chunk, name)) is not None:
+        if (error := error_beside(chunk, name, begun=self._begun)) is not None:
             raise error
         if choices is not None and not isinstance(choices, list):
             raise Malformed(f"choices of a chunk is {kind(choices)}.")

@@ -136,8 +136,10 @@ def error_in(value: object) -> Malformed:
     )
 
 
-def error_beside(value: Mapping[str, Any], kind: str = "") -> Malformed | None:
-    """The error that a body or an event without choices is, in any form; ``kind``: the event's name."""
+def error_beside(value: Mapping[str, Any], kind: str = "", *, begun: bool = False) -> Malformed | None:
+    """The error that a body or an event without choices is, in any form; ``kind``: the event's name. ``begun``: a
+    model's answer came before it in the stream. Otherwise ``detail`` alone may be the word of any service, which a test
+    of an endpoint must not read back."""
     if value.get("error"):
         inner = value["error"]
         if isinstance(inner, Mapping) or not read_error({**value, "error": None}).message:
@@ -145,7 +147,8 @@ def error_beside(value: Mapping[str, Any], kind: str = "") -> Malformed | None:
         return error_in(value)  # {"error": true, "message": …}
     named = "error" in (kind, value.get("object"), value.get("type"))
     worded = any(isinstance(value.get(name), str | list) for name in ("message", "detail", "msg"))
-    bare = value.get("choices") is None and worded and any(name in value for name in (*CODES, "detail"))
+    coded = any(name in value for name in CODES) or (begun and "detail" in value)
+    bare = value.get("choices") is None and worded and coded
     return error_in(value) if named or bare else None
 
 

@@ -137,7 +137,8 @@ def test_the_test_of_an_endpoint_reads_nothing_back(adam: Any, boss: Caller, sta
     secret = b"INTERNAL-SECRET-73 role=admin"
     with ModelServer() as server:
         made = boss.post("model-endpoints", {"name": "e", "base_url": server.base_url, "model": "small"})
-        for body in (secret, b'{"message": "%s"}' % secret, b'{"detail": "%s"}' % secret):
+        objects = (b'{"message": "%s"}' % secret, b'{"detail": "%s"}' % secret)
+        for body in (secret, *objects, *(b"data: %s\n\n" % each for each in (secret, *objects))):
             server.will(act("status", code=status, body=body))
             result = boss.post(f"model-endpoints/{made.json()['id']}/test").json()
             assert result["ok"] is False and "SECRET" not in result["message"] and "price" not in result["message"], (

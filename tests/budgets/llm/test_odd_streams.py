@@ -360,3 +360,6 @@ def test_an_error_within_a_stream_has_its_words(event: bytes) -> None:
     with pytest.raises(errors.Malformed, match="overloaded") as refused:
         deltas(sse(delta(content="Hel"), done=False) + b"data: %b\n\n" % event)
     assert refused.value.broken
+    with pytest.raises(errors.Malformed) as unknown:  # no model spoke yet: this may be any service
+        wire.read(deltas(b"data: %b\n\n" % event)[1].value())
+    assert "overloaded" not in str(unknown.value)
