@@ -41,6 +41,7 @@ from agentcore_site.lib.errors import Invalid
 from agentcore_site.lib.links import absolute, placed, site_of
 from agentcore_site.lib.money import dollars
 from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.permissions import require
 from agentcore_site.tenancy.members import who_may
 from budgets.alerts.job_stops import blocked
 from budgets.alerts.raise_requests import asked_at
@@ -184,6 +185,7 @@ def cancel(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
 def go_on(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
     """Starts the next job from a finished one. A refusal is shown on the page of the finished job."""
     run = run_get(actor, job_id)
+    require(actor, "run.start", run.organization_id)
     try:
         amount = float(request.POST.get("max_budget_usd", ""))
     except ValueError:
