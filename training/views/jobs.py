@@ -41,8 +41,8 @@ from agentcore_site.lib.errors import Invalid
 from agentcore_site.lib.links import absolute, placed, site_of
 from agentcore_site.lib.money import dollars
 from agentcore_site.tenancy.actors import Actor
-from agentcore_site.tenancy.permissions import require
 from agentcore_site.tenancy.members import who_may
+from agentcore_site.tenancy.permissions import require
 from budgets.alerts.job_stops import blocked
 from budgets.alerts.raise_requests import asked_at
 from budgets.job_chain import blocking
