@@ -37,7 +37,7 @@ from agentcore_site.jobs.services import (
     share_revoke,
     share_revoke_all,
 )
-from agentcore_site.lib.errors import Invalid
+from agentcore_site.lib.errors import DomainError, Invalid
 from agentcore_site.lib.links import absolute, placed, site_of
 from agentcore_site.lib.money import dollars
 from agentcore_site.tenancy.actors import Actor
@@ -123,7 +123,11 @@ def jobs(request: HttpRequest, actor: Actor) -> HttpResponse:
 
 @page
 def job(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
-    run = run_get(actor, job_id)
+    return _job_page(request, actor, run_get(actor, job_id))
+
+
+def _job_page(request: HttpRequest, actor: Actor, run: TrainingRun, *, status: int = 200, **typed: str) -> HttpResponse:
+    """``typed``: the ``amount`` of a refused form, and its ``amount_error``."""
     may = allowed(actor, run.organization_id)
     tabs = tabs_of(run, may)
     tab = request.GET.get("tab", tabs[0].key)
@@ -145,8 +149,9 @@ def job(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
         "share_days": SHARE_CHOICES,
         "watch": snippets(watch_call(run), site_of(request)),
         "again": snippets(again_call(run), site_of(request)),
+        **typed,
     }
-    return render(request, "training/job.html", context)
+    return render(request, "training/job.html", context, status=status)
 
 
 @page
@@ -186,13 +191,20 @@ def go_on(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
     """Starts the next job from a finished one. A refusal is shown on the page of the finished job."""
     run = run_get(actor, job_id)
     require(actor, "run.start", run.organization_id)
+    typed = request.POST.get("max_budget_usd", "")
     try:
-        amount = float(request.POST.get("max_budget_usd", ""))
-    except ValueError:
-        raise Invalid("Give an amount in dollars.", fields={"max_budget_usd": "Not a number."}) from None
-    further = run_go_on(actor, run, max_budget_usd=amount)
+        further = run_go_on(actor, run, max_budget_usd=_amount(typed))
+    except DomainError as error:
+        return _job_page(request, actor, run, status=error.code, amount=typed, amount_error=error.message)
     messages.success(request, "The next job is queued. This page follows it live.")
     return redirect("training:job", job_id=further.pk)
+
+
+def _amount(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise Invalid("Give an amount in dollars, such as 2.50.") from None
 
 
 @post_page

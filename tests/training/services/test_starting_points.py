@@ -123,6 +123,9 @@ def test_a_finished_run_goes_on_by_one_click_with_all_that_it_still_tried(
     assert [client.get(door, {"amount_usd": odd}).status_code for odd in ("nan", "-1", "inf", "x")] == [400] * 4
     odd = client.post(door, {"max_budget_usd": "nan"}, "application/json")
     assert odd.status_code == 400 and client.post(f"{page}go-on/", {"max_budget_usd": "nan"}).status_code == 400
+    wrong = client.post(f"{page}go-on/", {"max_budget_usd": "much"})
+    assert wrong.status_code == 400 and 'value="much"' in html(wrong)
+    assert "Give an amount in dollars" in html(wrong) and "Learning curves" in html(wrong)
     # The page starts it.
     answer = client.post(f"{page}go-on/", {"max_budget_usd": seen["amount_usd"]})
     second = TrainingRun.objects.exclude(pk=first.pk).get()
@@ -140,6 +143,9 @@ def test_a_finished_run_goes_on_by_one_click_with_all_that_it_still_tried(
     assert 'id="go-on"' not in html(client.get(f"/jobs/{second.pk}/"))  # it is not done
     refused = client.post(door.replace(str(first.pk), str(second.pk)), {"max_budget_usd": 1}, "application/json")
     assert refused.status_code == 409 and "has not completed" in refused.json()["detail"]
+    busy = client.post(f"{page}go-on/", {"max_budget_usd": "3.5"})
+    assert busy.status_code == 409 and "already has an active training job" in html(busy)
+    assert 'value="3.5"' in html(busy)
     job_cancel(operator, second.job)
     # Twice the money pays for more iterations; an amount that is none is refused with the field.
     wrong = client.post(door, {"max_budget_usd": -1}, "application/json")
