@@ -219,8 +219,9 @@ REQUEST_SECONDS = env.request_seconds()
 # Processes of `manage.py up` on the site's one port, and beside them those that answer calls of the gateway.
 WEB_PROCESSES = env.integer("WEB_PROCESSES", 1, low=1, high=64)
 GATEWAY_PROCESSES = env.integer("GATEWAY_PROCESSES", 1, low=0, high=64)
-# Resident memory above which `manage.py up` starts another web process and lets this one end its requests; 0: never.
+# Requests of one organisation that a web process works on at once.
 ORGANIZATION_REQUESTS_AT_ONCE = env.integer("ORGANIZATION_REQUESTS_AT_ONCE", 8, low=1, high=10_000)
+# Resident memory above which `manage.py up` starts another web process and lets this one end its requests; 0: never.
 WEB_MEMORY_MB = env.integer("WEB_MEMORY_MB", 768, low=0, high=2**20)
 # Jobs fill all cores. With 5 they get a third of the time of a web process that wants the same core.
 WORKER_NICENESS = env.integer("WORKER_NICENESS", 5, low=0, high=19)

@@ -6,8 +6,9 @@ others wait. With turns who sends many waits for those before, which loses nothi
 A large body counts from its last byte on, so a slow sender keeps no place. Who waits has no session of the database
 yet. A place is free again when the answer begins, so a long download keeps none.
 
-Whose a key or a session is says the database, after its turn: a process notes the organisation then, and counts the
-sender's next requests with those of the organisation's other keys, sessions and addresses.
+Only the database says to which organisation a key or a session belongs, and a request asks it after its turn. The
+process notes the organisation then. It counts the sender's next requests with those of the organisation's other keys,
+sessions and addresses.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def turn_end() -> None:
 
 
 def sender_belongs_to(organization: Hashable) -> None:
-    """Notes whose the key or the session of this request is."""
+    """Notes the organisation of the key or the session of this request."""
     if (note := _sender.get(None)) is not None:
         note(organization)
 

@@ -13,19 +13,20 @@ OWN_SERVERS: Final = frozenset({"vllm", "ollama", "weights"})  # kinds that run 
 
 
 def image_of(part: Any) -> str | None:
-    """The address of an image part, which may be a whole image; None: it is none."""
+    """The address of an image part, which may be a data: URL; None for other parts."""
     image = part.get("image_url") if isinstance(part, Mapping) and part.get("type") == "image_url" else None
     url = image.get("url") if isinstance(image, Mapping) else None
     return url if isinstance(url, str) else None
 
 
 def fetches_within(endpoint: Endpoint) -> bool:
-    """Whether the service would fetch an image within a private network. Looks its name up, which may take a second."""
+    """True for a service that would fetch images within a private network. Resolves its host name, which may take a
+    second."""
     return endpoint.kind in OWN_SERVERS or not is_public(endpoint.base_url)
 
 
 def is_public(address: str) -> bool:
-    """Whether an address is public http or https. Looks its name up, which may take a second."""
+    """True for a public http or https address. Resolves its host name, which may take a second."""
     try:
         OutboundPolicy().check_entered(address)
     except AddressRefused:

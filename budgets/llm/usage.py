@@ -40,20 +40,24 @@ CACHED_DETAILS: Final = tuple(
 )
 REASONING_DETAILS: Final = tuple((place, of) for place in OUTPUT_DETAILS for of in ("reasoning_tokens", "reasoning"))
 WRITTEN: Final = (
-    *("cache_creation_input_tokens", "cacheWriteInputTokens", "cacheWriteInputTokenCount"),
-    *("cache_write_tokens", "cache_creation_tokens"),
+    "cache_creation_input_tokens",  # Anthropic
+    "cacheWriteInputTokens",  # Bedrock
+    "cacheWriteInputTokenCount",
+    "cache_write_tokens",
+    "cache_creation_tokens",
 )
-BY_LIFETIME: Final = (
-    "cache_creation",
-    "cache_creation_token_details",
-)  # objects with what stays for 5 minutes, an hour
+# Objects with the tokens that stay in the cache for 5 minutes, and for an hour.
+BY_LIFETIME: Final = ("cache_creation", "cache_creation_token_details")
 WRITTEN_DETAILS: Final = tuple(
     (place, of)
     for place in INPUT_DETAILS
     for of in ("cache_creation_tokens", "cache_write_tokens", "cache_creation_input_tokens", "cache_creation")
 )
-OWN_FORM: Final = (  # of Anthropic
-    *("cache_read_input_tokens", "cache_creation_input_tokens", "cacheReadInputTokens", "cacheReadInputTokenCount"),
+OWN_FORM: Final = (  # of Anthropic and Bedrock
+    "cache_read_input_tokens",
+    "cache_creation_input_tokens",
+    "cacheReadInputTokens",
+    "cacheReadInputTokenCount",
 )
 COSTS: Final = ("cost", "total_cost", "estimated_cost")
 TICKS: Final = 10**10  # of xAI's cost in a dollar

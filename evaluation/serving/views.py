@@ -106,9 +106,7 @@ def release_json(request: HttpRequest, actor: Actor, release_id: Any) -> HttpRes
     """The whole bundle as a download."""
     found = release_download(actor, release_id)
     response = JsonResponse({"digest": found.digest, "bundle": found.bundle, "evidence": known_of(found)})
-    name = f"{found.agent.slug}-release-{found.number}.json"
-    response["Content-Disposition"] = f'attachment; filename="{name}"'
-    return response
+    return _named(response, f"{found.agent.slug}-release-{found.number}.json")
 
 
 @page
@@ -120,16 +118,18 @@ def release_tensorzero(request: HttpRequest, actor: Actor, release_id: Any) -> H
         for name, text in tensorzero_of(plan_of_release(found)).files.items():
             archive.writestr(name, text)
     response = HttpResponse(packed.getvalue(), content_type="application/zip")
-    name = f"{found.agent.slug}-release-{found.number}-tensorzero.zip"
-    response["Content-Disposition"] = f'attachment; filename="{name}"'
-    return response
+    return _named(response, f"{found.agent.slug}-release-{found.number}-tensorzero.zip")
 
 
 @page
 def release_as_skill(request: HttpRequest, actor: Actor, release_id: Any) -> HttpResponse:
     """The release as a signed skill."""
     name, packed = release_skill(release_download(actor, release_id, form="skill"))
-    response = HttpResponse(packed, content_type="application/zip")
+    return _named(HttpResponse(packed, content_type="application/zip"), name)
+
+
+def _named(response: HttpResponse, name: str) -> HttpResponse:
+    """The response as a file that the browser saves."""
     response["Content-Disposition"] = f'attachment; filename="{name}"'
     return response
 

@@ -108,10 +108,8 @@ def mapped(table: RowTable, mapping: ColumnMapping) -> list[dict[str, Any]]:
         try:
             answer = row.get(mapping.answer)
             if table.flat and isinstance(answer, str) and answer.strip() in MISSING:
-                meant = json.dumps({"answer": answer.strip()})
-                raise ValueError(
-                    f"its answer {answer.strip()!r} is how programs write a missing one; if meant: {meant}."
-                )
+                missing, meant = answer.strip(), json.dumps({"answer": answer.strip()})
+                raise ValueError(f"its answer {missing!r} is how programs write a missing one; if meant: {meant}.")
             rows.append(_row(row, mapping, numbers))
         except ValueError as error:
             wrong.append(f"Row {number}: {error}")

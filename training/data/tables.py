@@ -123,7 +123,7 @@ def _json(text: str, *, whole: bool) -> list[dict[str, Any]] | None:
 
 
 def _said(values: list[Any]) -> bool:
-    """Whether objects are the messages of one row, and no rows."""
+    """True for the messages of one conversation, false for rows."""
     return all(isinstance(one, dict) and ("role" in one or "from" in one) for one in values)
 
 

@@ -122,12 +122,13 @@ def too_even(policy: ContextPolicy, config: GRPOConfig) -> bool:
 
 
 def _comparable(group: TrajectoryGroup) -> bool:
-    """Whether at least two rewards are known: fewer say nothing of whether they differ."""
+    """True for a group with two known rewards or more: only such rewards can differ."""
     return sum(math.isfinite(trajectory.reward) for trajectory in group.trajectories) > 1
 
 
 def nothing_to_learn(equal: int, config: GRPOConfig) -> bool:
-    """Whether ``equal`` groups in a row had equal rewards that a run in which enough of them differ hardly ever has."""
+    """True after so many groups with equal rewards in a row that a run which can learn hardly ever has them
+    (``groups_until_stop``). ``equal`` is their number."""
     total = config.n_iterations * config.batch_size
     return config.context.stop_when_equal and equal >= groups_until_stop(total, config.context.min_mixed)
 

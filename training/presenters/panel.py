@@ -58,13 +58,8 @@ def head(run: TrainingRun) -> dict[str, Any]:
         "asked": job.requested,
         "asked_at": requested_at(job),
         "proving": proving(run),
-        "continued_by": continued_by(run),
+        "continued_by": run.continued_by.select_related("job").order_by("-job__created_at"),
     }
-
-
-def continued_by(run: TrainingRun) -> list[TrainingRun]:
-    """The jobs that went on from this one."""
-    return [*TrainingRun.objects.filter(continues=run).select_related("job").order_by("-job__created_at")]
 
 
 def proving(run: TrainingRun) -> bool:

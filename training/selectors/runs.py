@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from itertools import pairwise
 from statistics import fmean, median
@@ -46,7 +47,7 @@ _LOADED: Final[set[tuple[UUID, str]]] = set()  # checkpoints that this process h
 NEXT_STEP: Final = "Check the expected outcomes and the scorer, or take easier queries."
 AVERAGED_VALIDATIONS: Final = 3  # that the moving average of the selection success is taken over
 RISING: Final = 0.9  # share of its steps that must go up for a run to count as improving
-STOPPED: Final = {
+STOPPED: Final[Mapping[str, str]] = {
     Reason.EARLY_STOPPED: ", stopped early: no further gain",
     Reason.EQUAL_REWARDS: ", stopped early: rewards were equal in each group",
 }
@@ -242,7 +243,7 @@ def done_criteria(run: TrainingRun) -> list[Criterion]:
         {
             "name": "All iterations ran",
             "met": ended and run.iteration >= run.total_iterations,
-            "detail": f"{run.iteration:,} of {run.total_iterations:,}" + STOPPED.get(Reason(run.job.status_reason), ""),
+            "detail": f"{run.iteration:,} of {run.total_iterations:,}" + STOPPED.get(run.job.status_reason, ""),
         },
         {
             "name": "Validation rose",

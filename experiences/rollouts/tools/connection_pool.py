@@ -14,7 +14,7 @@ IDLE_SECONDS: Final = 120.0  # in which an unused one is kept
 class Lendable(Protocol):
     @property
     def worn_out(self) -> bool:
-        """Whether it will not connect again."""
+        """True for a connection that will never connect again."""
 
     async def close(self) -> None: ...
 
@@ -82,7 +82,7 @@ class ConnectionPool(Generic[Made]):
         await asyncio.gather(*self._ends)
 
     def _has_room(self) -> bool:
-        """Whether one more may be kept, perhaps in the place of the one that is unused for longest."""
+        """True where another connection may be kept. To make room, the one that is unused for longest is closed."""
         if len(self._kept) < self._most:
             return True
         unused = next((key for key, kept in self._kept.items() if not kept.users), None)

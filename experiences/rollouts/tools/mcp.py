@@ -194,7 +194,7 @@ class _Peer:
 
     @property
     def worn_out(self) -> bool:
-        """Whether it will not connect again."""
+        """True for a peer that will never connect again: it is closed, or has no attempts left."""
         return self._closed or (self._link is None and self._starts_left == 0)
 
     async def begin(self) -> tuple[list[Tool], str | None]:
