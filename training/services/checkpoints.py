@@ -18,6 +18,7 @@ from agentcore_site.jobs.models import ACTIVE, Status
 from agentcore_site.lib.errors import Conflict, Invalid, Missing
 from agentcore_site.lib.object_storage import ObjectsUnavailable, object_save, objects_unnamed_delete
 from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.permissions import require
 from experiences.models import Agent
 from training.checkpoint_bytes import checkpoint_load
@@ -238,9 +239,11 @@ def _name(owner: TrainingRun | PolicyCheckpoint) -> str:
 
 def strays_delete() -> int:
     """Deletes objects that no checkpoint names: of a save that was rolled back, or whose deletion met a storage that
-    was away. Returns how many."""
+    was away. Returns how many. Folders of organisations that this database does not know stay: another installation
+    may share the bucket."""
     named = set(PolicyCheckpoint.objects.exclude(path="").values_list("path", flat=True))
-    return objects_unnamed_delete(FOLDER, named)
+    known = Organization.objects.values_list("pk", flat=True)
+    return sum(objects_unnamed_delete(f"{FOLDER}/{organization_id}", named) for organization_id in known)
 
 
 def checkpoints_move(most: int = 100) -> int:

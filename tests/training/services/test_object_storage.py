@@ -13,6 +13,7 @@ from django.core.files.storage import default_storage
 from django.db import connection
 
 from agentcore_site import env
+from agentcore_site.ids import uuid7
 from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.models import Job, Reason, Status
 from agentcore_site.jobs.tasks import advance
@@ -159,7 +160,9 @@ def test_an_object_that_no_checkpoint_names_is_deleted_a_day_later(
 ) -> None:
     row = saved(operator, agent)
     stray = default_storage.save(f"rl-checkpoints/{row.organization_id}/{row.pk}/stray.bin", ContentFile(b"a"))
+    theirs = default_storage.save(f"rl-checkpoints/{uuid7()}/{row.pk}/of-another-site.bin", ContentFile(b"a"))
     assert checkpoints.strays_delete() == 0 and default_storage.exists(stray)
     monkeypatch.setattr(object_storage, "STRAY", -object_storage.STRAY)
     assert checkpoints.strays_delete() == 1 and not default_storage.exists(stray)
+    assert default_storage.exists(theirs)
     assert checkpoint_load(row) == LARGE
