@@ -23,6 +23,7 @@ from agentcore_site.lib.key_errors import KeyUnavailable
 from agentcore_site.lib.row_scope import everything
 from evaluation.serving.models import ArmName, CanaryObservation, ProductionTrace, TraceStatus
 from evaluation.serving.traces.journal import Journal, Segment
+from experiences.agents.consent import consent_withdrawn
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +36,7 @@ OURS: Final = (
     "id", "organization_id", "agent_id", "release_id", "deployment_id", "arm", "share", "key", "key_id", "model",
     "endpoint", "streamed", "status", "http_status", "hold", "cost_micros", "duration_ms", "attempts", "created_at",
 )  # fmt: skip
+WORDS: Final = ("metadata", "request", "response", "sampled")
 UUIDS: Final = ("id", "agent_id", "organization_id", "release_id", "deployment_id", "key_id")
 
 
@@ -158,11 +160,23 @@ def traces_write(rows: Sequence[Mapping[str, Any]]) -> None:
     observed = [_observation(_values(row)) for row in rows if _counts(row)]
     insert, defaults = _insert()
     with transaction.atomic():
+        rows = _recorded(rows)
         sealers = {owner: Sealer(UUID(owner)) for owner in sorted({str(row["organization_id"]) for row in rows})}
         with connection.cursor() as cursor:
             given = (_sealed({**defaults, **row}, sealers) for row in rows)
             cursor.execute(insert, [orjson.dumps(list(given)).decode()])
         CanaryObservation.objects.bulk_create(observed, ignore_conflicts=True)
+
+
+def _recorded(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The rows; without words where an agent's consent was taken back while it answered."""
+    silent = consent_withdrawn({row["agent_id"] for row in rows if row.get("agent_id")})
+    return [
+        {name: value for name, value in row.items() if name not in WORDS} | {"safety": None}
+        if row.get("agent_id") in silent
+        else row
+        for row in rows
+    ]
 
 
 def _sealed(row: dict[str, Any], sealers: Mapping[str, Sealer]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.erasure import digest
 from agentcore_site.tenancy.permissions import current_organization, require
 from agentcore_site.vault import sealed
+from experiences.agents.consent import consent_changes
 from experiences.agents.endpoint_config import BadEndpoint, endpoint_of_agent, endpoint_of_reflector
 from experiences.agents.evolution_settings import evolution_settings_faults
 from experiences.agents.services.agent_changes import agent_change_check, guarded_values
@@ -131,6 +132,8 @@ def agent_update(actor: Actor, agent: Agent, **values: Any) -> Agent:
     servers, named = values.pop("tool_servers", None), values.pop("granted_tools", None)
     authorization = values.pop("authorization", "")
     grants = grants_wanted(actor, agent, servers, named)
+    if not values.get("collects", True):
+        consent_changes(agent.id)
     hold_row(agent)  # training writes to it too; after the tool servers were asked, which is slow
     names = [*values, *(["tool_servers"] if grants is not None else []), *(["authorization"] if authorization else [])]
     before, address, options = _logged(agent, names), agent.url, dict(agent.environment_options or {})
@@ -222,6 +225,7 @@ def _summary_of(text: str) -> str:
 def agent_archive(actor: Actor, agent: Agent) -> Agent:
     """Hides an agent, cancels its active jobs, and gives out its context no more. Its rows stay."""
     require(actor, "agent.edit", agent.organization_id)
+    consent_changes(agent.id)
     if archive(actor, agent, "agent.archived"):
         jobs_cancel_of_agent(actor, agent.id, agent.organization_id)
         agent_archived.send(Agent, actor=actor, agent=agent)

@@ -161,15 +161,18 @@ def test_traces_hold_no_personal_data_and_nothing_of_an_agent_that_may_not_be_re
 ) -> None:
     mine = [{"role": "user", "content": "I am jo.doe@example.org, card 4111 1111 1111 1111"}]
     shop.ask(messages=mine, user="jo.doe@example.org", metadata={"mail": "jo.doe@example.org"})
+    shop.traces(1)  # it is stored with what it said
     shop.agent.collects = False
     shop.agent.save()
-    time.sleep(1.5)  # what is served is believed for a second
+    shop.ask(messages=mine)  # the gateway believes the old consent for a second
+    time.sleep(1.5)
     shop.ask(messages=mine)
-    first, second = shop.traces(2)
+    first, *others = shop.traces(3)
     kept = f"{first.request} {first.response} {first.session} {first.metadata}"
     assert "jo.doe" not in kept and "4111" not in kept and "[email]" in kept and first.session
     assert first.safety == 0  # it repeats its prompt
-    assert (second.request, second.response) == ({}, {}) and second.cost_micros > 0
+    for trace in others:
+        assert (trace.request, trace.response, trace.metadata) == ({}, {}, {}) and trace.cost_micros > 0
 
 
 def test_a_plain_model_goes_by_its_name_under_the_same_budget(shop: Production, server: ModelServer) -> None:
