@@ -54,6 +54,7 @@ from evaluation.serving.api.loops import LearningLoopViewSet, LoopRowViewSet, Lo
 from evaluation.serving.api.promotions import PromotionViewSet
 from evaluation.serving.api.releases import ReleaseViewSet
 from evaluation.serving.api.returns import ReturnsViewSet
+from evaluation.serving.api.skills import SkillViewSet
 from evaluation.serving.api.suites import SuiteResultViewSet, SuiteRunViewSet, SuiteViewSet
 from evaluation.serving.api.targets import ServingSettingsViewSet, ServingTargetViewSet, SmallEditsViewSet
 from evaluation.serving.api.traces import ProductionTraceViewSet
@@ -86,6 +87,7 @@ router.register("playbooks", PlaybookViewSet, basename="playbook")
 router.register("evolutions", EvolutionViewSet, basename="evolution")
 router.register("executions", ExecutionViewSet, basename="execution")
 router.register("reviews", ReviewViewSet, basename="review")
+router.register("skills", SkillViewSet, basename="skill")
 router.register("prompt-packs", PromptPackViewSet, basename="prompt-pack")
 router.register("datasets", DatasetViewSet, basename="dataset")
 router.register("training-jobs", TrainingJobViewSet, basename="training-job")

@@ -316,6 +316,7 @@ SPECTACULAR_SETTINGS = {
         "TraceStatus": "evaluation.serving.models.TraceStatus",
         "FeedbackSource": "evaluation.serving.models.FeedbackSource",
         "ReleaseSource": "evaluation.serving.models.ReleaseSource",
+        "SkillStatus": "evaluation.serving.releases.skill_imports.STATUSES",
         "EndpointFormat": "agentcore_site.notices.models.EndpointFormat",
         "DeploymentState": "evaluation.serving.models.DeploymentState",
         "TurnState": "evaluation.serving.models.TurnState",

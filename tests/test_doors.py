@@ -270,6 +270,7 @@ STAMP = experience_stamp(pack_stamp(""), "x9", 1, "", "When lost, ask.")
 # A form, with a file that the agent has already.
 # Bodies with bytes are sent as forms with files.
 FILE = {"agent": "router-7", "sha256": PolicyCheckpoint.digest(b"policy"), "file": b"policy"}
+SKILL = b"---\nname: late-parcels\ndescription: d\n---\n- Name the depot when a parcel is late.\n"
 OF_ROUTER = {"key": "service.name", "value": {"stringValue": "router-7"}}
 # A dashboard and a chart of it: every organisation has them, each of its own rows.
 NO_ROW = {"key", "chart"}
@@ -307,6 +308,8 @@ REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
         "agent.edit",
         {"agent": "router-7", "records": [{"handle": "x9", "summary": "When lost, ask.", "stamp": STAMP}]},
     ),
+    ("post", "skills/verify"): ("view", {"file": SKILL}),
+    ("post", "skills/import"): ("agent.edit", {"agent": "router-7", "file": SKILL}),
     ("patch", "experiences/<uuid:pk>"): ("agent.edit", {"summary": "When in doubt, read it again."}),
     ("post", "experiences/<uuid:pk>/restore"): ("agent.edit", {}),
     ("post", "experiences/<uuid:pk>/prune"): ("agent.edit", {}),

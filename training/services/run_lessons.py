@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, NotRequired, TypedDict
 
-from django.db.models import Q, QuerySet
+from django.db.models import OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Now
 
 from agentcore_site.jobs.models import Job
 from experiences.learning.lessons.attempts import tool_stats
-from experiences.learning.lessons.library import Lesson, Library, Status
+from experiences.learning.lessons.library import Lesson, Library, Status, line_tokens
 from experiences.learning.lessons.prompts import ReflectionOptions
 from experiences.learning.lessons.reflection import Reflected
 from experiences.learning.lessons.similarity import ALIKE, most_alike
 from experiences.learning.lessons.states import LessonUpdate
 from experiences.learning.playbooks.items import PlaybookItem
 from experiences.learning.rendering import context_of, item_lesson
-from experiences.lessons.selectors import library_of
+from experiences.lessons.selectors import by_person, library_of, of_agent
 from experiences.lessons.services.recording import experiences_sync
-from experiences.lessons.stamps import stamp_of_agent
+from experiences.lessons.stamps import checked, stamp_of_agent
 from experiences.models import Agent, Experience, ExperienceChange, ExperienceKind, ExperienceStatus, PromptPack
 from experiences.playbooks.selectors import sections_of_agent
 from experiences.rollouts.types import RolloutKey, Trajectory
@@ -67,6 +67,29 @@ def starting_library(agent: Agent, sections: Sequence[PlaybookItem] | None = Non
     return lessons + [{"lesson": item_lesson(item).as_dict(), "weight": SECTION_WEIGHT} for item in others]
 
 
+def let_in_lessons(agent: Agent, config: GRPOConfig, library: Sequence[LibraryEntry]) -> list[LibraryEntry]:
+    """Lessons that a person let in and no rollout has seen yet, such as those of an imported skill: candidates of the
+    agent's next run that measures its lessons one by one, as many as have room beside ``library``, the first ones
+    first."""
+    if searches(config):
+        return []
+    last = ExperienceChange.objects.filter(experience=OuterRef("pk")).order_by("-pk")
+    rows = Experience.objects.filter(agent=agent, status=ExperienceStatus.PROPOSED, rollouts=0)
+    rows = rows.annotate(ended_job=Subquery(last.values("job")[:1]), ended_by=Subquery(last.values("by")[:1]))
+    there = {entry["lesson"]["handle"] for entry in library}
+    room = config.context.max_items - len(library)
+    tokens = config.context.max_tokens - sum(line_tokens(entry["lesson"]["text"]) for entry in library)
+    found: list[LibraryEntry] = []
+    for row in _of_domain(agent, checked(of_agent(agent, rows.filter(by_person("ended_")).order_by("created_at")))):
+        if row.handle in there:
+            continue
+        if len(found) >= room or row.tokens > tokens:
+            break
+        tokens -= row.tokens
+        found.append(library_entry(row, "proposed"))
+    return found
+
+
 def library_entry(row: Experience, status: Status) -> LibraryEntry:
     """A lesson with its measured effect, as a run's row stores it."""
     lesson = replace(_lesson(row), status=status)
@@ -81,8 +104,12 @@ def library_entry(row: Experience, status: Status) -> LibraryEntry:
 
 def _fitting(agent: Agent) -> list[Experience]:
     """The active lessons of the domain that the agent's prompt pack is for; all of them without a pack."""
+    return _of_domain(agent, library_of(agent))
+
+
+def _of_domain(agent: Agent, rows: Iterable[Experience]) -> list[Experience]:
     domain = agent.prompt_pack.domain if agent.prompt_pack is not None else ""
-    return [row for row in library_of(agent).rows if not domain or row.domain in ("", domain)]
+    return [row for row in rows if not domain or row.domain in ("", domain)]
 
 
 def library_of_run(run: TrainingRun) -> tuple[Library, Mapping[str, float]]:

@@ -41,7 +41,7 @@ from training.schema import GRPOConfig
 from training.services.admission import RefusalShown, job_slot, refusals
 from training.services.launch_defaults import groups_fault, launch_defaults
 from training.services.promotion import warm_start
-from training.services.run_lessons import starting_library, starting_rule
+from training.services.run_lessons import let_in_lessons, starting_library, starting_rule
 from training.services.starting_points import starting_point
 from training.splits import split_counts
 
@@ -162,6 +162,8 @@ def _prepared(
     acting = with_pack(agent, prompt.pack)
     of_actions = agent.runtime == AgentRuntime.ACTION
     library = [] if of_actions else [*starting_library(acting), *start_from.lessons]
+    if learner_of(agent.runtime, config.learner).learns_context:
+        library += let_in_lessons(acting, config, library)
     return TrainingRun(
         organization=agent.organization,
         agent=agent,

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from django.test import Client
 
 from agentcore_site.jobs.models import Status
 from agentcore_site.jobs.services import job_cancel
 from agentcore_site.tenancy.actors import Actor
 from budgets.services import price_set
+from evaluation.serving.releases.skill import Skill, skill_archive
+from evaluation.serving.releases.skill_imports import skill_import
 from experiences.agents.services.agents import agent_create, agent_update
 from experiences.agents.services.endpoints import endpoint_create
-from experiences.lessons.services.lessons import experience_prune, experience_quarantine, experience_restore
+from experiences.lessons.services.lessons import (
+    experience_approve,
+    experience_prune,
+    experience_quarantine,
+    experience_restore,
+)
 from experiences.models import Agent, Experience, ExperienceChange
 from tests.factories import ExperienceFactory
 from tests.support.llm_server import ModelServer
@@ -272,3 +281,44 @@ def test_training_free_grpo_goes_on_from_what_its_search_kept(operator: Actor, a
     assert kept and not ended(first).shipped
     second = began(started(operator, agent, algorithm="tfgrpo"))
     assert {one.handle for one in second.library if one.status == "proposed"} == set(kept) and not second.start
+
+
+def test_a_job_measures_imported_lessons_one_by_one_once_a_person_approved_them(
+    operator: Actor, adam: Any, agent: Agent
+) -> None:
+    """The gain that the skill states is no evidence, and what waits for a person is in no prompt."""
+    rng = random.Random(3)
+    good, bad, waiting = (WORLD.lesson(one, WORLD.kinds[0], rng) for one in (*WORLD.helpful[3:5], WORLD.harmful[0]))
+    facts = {"agentcore-gain": "90.0 points (95 % interval 89.0 to 91.0)"}
+    data = skill_archive(
+        Skill("theirs", "", "Another prompt.", [good, bad, waiting], facts), Ed25519PrivateKey.generate()
+    )
+    assert all(one.is_new and not one.suspicion for one in skill_import(operator, agent, data).proposed)
+    assert started(operator, agent).library == []
+    rows = {row.summary: row for row in Experience.objects.filter(agent=agent)}
+    for text in (good, bad):
+        experience_approve(operator, rows[text])
+    # A search compares whole contexts, and measures no single lesson.
+    Agent.objects.filter(pk=agent.pk).update(grouped_execution=True)
+    agent.refresh_from_db()
+    assert started(operator, agent, algorithm="tfgrpo").library == []
+    # Where there is room for one, the first comes.
+    room = started(operator, agent, context={"max_items": 1}).library
+    assert [(one["lesson"]["text"], one["lesson"]["status"]) for one in room] == [(good, "proposed")]
+    few = started(operator, agent, context={"max_tokens": 100, "max_words": 100})
+    assert [one["lesson"]["text"] for one in few.library] == [good, bad]
+    run = start(operator, agent)
+    assert [(one["effect"], one["rollouts"]) for one in run.library] == [(None, 0)] * 2
+    assert run_to_end(run.job).status == Status.COMPLETED
+    for text, row in rows.items():
+        row.refresh_from_db()
+        assert "from the skill theirs" in row.why and "signed by the key" in row.why
+        assert (row.rollouts > 0, row.effect is not None) == (text != waiting, text != waiting)
+    tried = began(run).library
+    assert [one.text for one in tried] == [good, bad] and not began(run).start
+    included = ended(run).evidence.included
+    places = [ended(run).library.position[rows[text].handle] for text in (good, bad)]
+    assert 0 < included[:, places].mean() < 1 and (included[:, places[0]] != included[:, places[1]]).any()
+    assert waiting not in {one.text for one in ended(run).library}
+    # What was measured is left to the next run's own starting point.
+    assert {one["lesson"]["handle"] for one in started(operator, agent, context={"reuse": False}).library} == set()
