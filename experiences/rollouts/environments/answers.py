@@ -87,7 +87,7 @@ def unfenced(text: str) -> str:
     """The inside of a fence that is the whole text; else the text."""
     if not text.startswith(("```", "~~~")):
         return text
-    if (fence := _FENCE.fullmatch(text)) is not None:
+    if (fence := _FENCE.fullmatch(text)) is not None and fence["fence"] not in fence["inside"]:
         return fence["inside"].strip()
     inline = _INLINE_FENCE.fullmatch(text)
     return inline[1].strip() if inline is not None and "```" not in inline[1] else text
@@ -145,6 +145,8 @@ def _bare(text: str) -> str:
     """Without marks around and punctuation behind, unless nothing is left."""
     while True:
         bare = text.rstrip(_TRAILING + " ")
+        if bare[-1:].isdigit() and text[len(bare) :].startswith("!") and not any(map(str.isalpha, bare)):
+            bare += "!"  # of a number a factorial
         for mark in _AROUND:
             first, last = (mark[0], mark[1]) if mark == "«»" else (mark, mark)
             if len(bare) > len(first + last) and bare.startswith(first) and bare.endswith(last):

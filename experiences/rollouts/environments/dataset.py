@@ -64,7 +64,7 @@ class RowScorer:
         self._checks: dict[int, tuple[Mapping[str, Any], Check]] = {}
 
     def __call__(self, answer: str, scenario: Scenario) -> Outcome:
-        return self.check(scenario.expected)(answer)
+        return self.check(scenario.expected, scenario.query)(answer)
 
     def rubric(self, scenario: Scenario) -> Rubric | None:
         """The rubric of a scenario for a judge; None for a row that is checked without one."""
@@ -75,13 +75,13 @@ class RowScorer:
         """Whether the check may wait for the process that compares formulas."""
         return (scorer_of(scenario.expected) if self._scorer == "auto" else self._scorer) == "math"
 
-    def check(self, expected: Mapping[str, Any]) -> Check:
-        """The check of an expectation, built once. Raises ValueError as ``check_for`` does."""
+    def check(self, expected: Mapping[str, Any], query: str) -> Check:
+        """The check of an expectation of a query, built once. Raises ValueError as ``check_for`` does."""
         known = self._checks.get(id(expected))
         if known is None or known[0] is not expected:  # an id may be another object's by now
             if len(self._checks) >= MAX_REMEMBERED_CHECKS:
                 self._checks.clear()
-            made = check_for(expected, self._scorer, case_sensitive=self._case_sensitive)
+            made = check_for(expected, self._scorer, case_sensitive=self._case_sensitive, query=query)
             known = self._checks[id(expected)] = (expected, made)
         return known[1]
 
@@ -126,7 +126,7 @@ def _scenario(index: int, row: Mapping[str, Any], scorer: RowScorer) -> Scenario
     if not isinstance(expected, Mapping):
         expected = {} if expected is None else {"answer": expected}
     try:
-        scorer.check(expected)
+        scorer.check(expected, query)
     except ValueError as error:
         raise ValueError(f"Row {index + 1}: {error}") from None
     return Scenario(index, query, expected, dict(row.get("metadata") or {}))

@@ -21,7 +21,7 @@ MEMORY: Final = 1 << 30
 _MATH: Final = re.compile(r"\$|\\\(|\\\[|\\boxed")
 _WORD: Final = re.compile(r"(?<![\\a-zA-Z])[a-zA-Z]{3,}")
 _FUNCTION: Final = re.compile(
-    r"\\(?:begin|end)\{\w+\}|\\?\b(sqrt|log|ln|sin|cos|tan|cot|sec|csc|exp|pi|infty|infinity|inf|oo)\b"
+    r"\\(?:begin|end)\{\w+\}|\\?\b(sqrt|log|ln|sin|cos|tan|cot|sec|csc|exp|pi|infty|infinity|inf|oo)(?![a-zA-Z])"
 )
 _ROOT: Final = re.compile(r"(?:\bsqrt|√)\s*(?:\(([^()]*)\)|(\d+|[a-zA-Z]))")
 
@@ -29,7 +29,7 @@ _ROOT: Final = re.compile(r"(?:\bsqrt|√)\s*(?:\(([^()]*)\)|(\d+|[a-zA-Z]))")
 def as_latex(text: str) -> str:
     """Plain signs and functions of a formula in LaTeX."""
     text = _ROOT.sub(lambda found: rf"\sqrt{{{found[1] or found[2]}}}", text)
-    text = re.sub(r"(?<![\\a-zA-Z])(pi|log|ln|sin|cos|tan|exp)\b", r"\\\1 ", text)
+    text = re.sub(r"(?<![\\a-zA-Z])(pi|log|ln|sin|cos|tan|exp)(?![a-zA-Z])", r"\\\1 ", text)
     text = re.sub(r"(?<![\\a-zA-Z])(?:infinity|inf|oo)\b|∞", r"\\infty ", text)
     for sign, latex in (("π", r"\pi "), ("≤", r"\le "), ("≥", r"\ge "), ("≠", r"\ne "), ("∪", r"\cup "), ("±", r"\pm "),
                         ("**", "^"), ("×", r"\times "), ("·", r"\cdot "), ("÷", "/")):  # fmt: skip

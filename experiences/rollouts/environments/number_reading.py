@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Final
@@ -18,8 +19,33 @@ MAX_BITS: Final = 20_000
 CLOSE: Final = Fraction(1, 10**9)  # relative: the digits that a number of floating point keeps, with room
 NOISE: Final = Fraction(1, 10**6)  # absolute, beside a whole number
 
-_SCALES: Final = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
-_CURRENCY: Final = re.compile(r"(?:\bUS|\bC|\bA)?\\?[$€£¥₹₽₩]")
+MAX_FACTORIAL: Final = 1_000
+NEAR: Final = 200  # characters before a number that can change it
+MAX_BETWEEN: Final = 60  # characters of words around two numbers that are offered together
+
+_SCALES: Final = {
+    "k": 10**3, "hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12,
+    "dozen": 12, "lakh": 10**5, "crore": 10**7,
+}  # fmt: skip
+_CURRENCY: Final = re.compile(r"(?:\bUS|\bC|\bA)?\\?[$€£¥₹₽₩]|\b(?:USD|EUR|GBP|INR|CAD|AUD|CHF|JPY|Rs\.?) ?(?=\d)")
+_SHORT_SCALE: Final = re.compile(r"([$€£¥₹] ?\d[\d,.]*) ?(?:(k)|(m|mn)|(b|bn))\b", re.IGNORECASE)
+_MONEY: Final = {"€": "euro", "£": "pound", "¥": "yen", "₹": "rupee", "₽": "rouble", "₩": "won"}
+# Names of units, of which two that differ are never the same.
+_UNITS: Final = {
+    name: names.split()[0]
+    for names in (
+        "dollar dollars usd buck bucks", "euro euros eur", "pound gbp quid", "yen jpy", "rupee rupees inr rs",
+        "cent cents ¢", "mm millimeter millimeters millimetre millimetres",
+        "cm centimeter centimeters centimetre centimetres", "m meter meters metre metres",
+        "km kilometer kilometers kilometre kilometres", "in inch inches", "ft foot feet", "yd yard yards",
+        "mi mile miles", "mg milligram milligrams", "g gram grams", "kg kilogram kilograms", "s sec second seconds",
+        "min minute minutes", "h hr hour hours", "day days", "week weeks", "month months", "year years",
+        "degree degrees", "radian radians",
+    )
+    for name in names.split()
+}  # fmt: skip
+_WORD: Final = re.compile(r"\s*([a-z¢]+(?:/[a-z]+)?)", re.IGNORECASE)
+_MONEY_BEFORE: Final = re.compile(r"\b(usd|eur|gbp|inr|jpy|rs)\b", re.IGNORECASE)
 _LATEX: Final = (
     (re.compile(r"\\(?:left|right|displaystyle|textstyle|big|Big)(?![a-zA-Z])|\\[,!;: ()\[\]]|~"), " "),
     (re.compile(r"\{,\}"), ","),
@@ -33,11 +59,17 @@ _LATEX: Final = (
     (re.compile(r"\\%"), "%"),
     (re.compile(r"\^\s*\{([^{}]*)\}"), r"^(\1)"),
 )
-_SIGNS: Final = str.maketrans("×·⋅∙∗÷≈", "*****/=")
+_SIGNS: Final = str.maketrans("×·⋅∙∗÷≈٫٬", "*****/=.,")
 _UNIT: Final = re.compile(r"\b([cdkm]?m|in|ft|yd|mi)\s*\^\s*\(?[23]\)?(?![\w^])")
 _MINUS: Final = re.compile(r"\b(?:minus|negative)\s+(?=[\d.])", re.IGNORECASE)
-_BY_X: Final = re.compile(r"(?<=\d) ?[xX] ?(?=\d)")
-_MIXED: Final = re.compile(r"(?<![\d.)/*^+-])(?<![\d/*^+] )\b(\d+)\s+\(?(\d+)\)?/\(?(\d+)\)?(?![\d/])")
+_BY_X: Final = re.compile(r"(?<!\b0(?=[xX]))(?<=\d) ?[xX] ?(?=\d)")
+_MIXED: Final = re.compile(
+    r"(?<![\d.)/*^+])(?<![\d/*^+] )(?<![\w)]-)(?<![\w)] -)\b(\d+)\s+\(?(\d+)\)?/\(?(\d+)\)?(?![\d/])"
+)
+# A dash, and a hyphen between a smaller and a larger number, is a range; a minus sign is none.
+_RANGE: Final = re.compile(r"(?<![\d.^*/+\-–])(\d+(?:\.\d+)?)(-|\s*[‒–—]\s*)(\d+(?:\.\d+)?)(?![\d.]*\d|\s*[-*/^+])")
+_DATE: Final = re.compile(r"\b(\d{4})-(\d\d?)-(\d\d?)\b")
+_SUBSCRIPT: Final = re.compile(r"(?<=[\d)])([₀-₉]+)")
 _SEPARATED: Final = (
     re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?:\.\d+)?(?![\d,]*\d)"),  # 1,234,567.5
     re.compile(r"(?<![\d.,])\d{1,2}(?:,\d{2})+,\d{3}(?:\.\d+)?(?![\d,]*\d)"),  # 12,34,567 as in India
@@ -51,40 +83,80 @@ _NUMBER: Final = r"(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d{1,3}(?![\w.]))?"
 _EXPRESSION: Final = re.compile(
     rf"(?:[-+] ?)?\(?(?:[-+] ?)?\(?{_NUMBER}\){{0,3}}(?:\s*(?:\*\*|[-+*/^])\s*\({{0,3}}[-+]?{_NUMBER}\){{0,3}})*"
 )
-_SCALED: Final = re.compile(rf"\s*({'|'.join(_SCALES)})s?\b", re.IGNORECASE)
+_SCALED: Final = re.compile(rf"\s*((?i:{'|'.join(list(_SCALES)[1:])}))s?\b|(k)\b")
+_FACTORIAL: Final = re.compile(r"\s*!(?![!=])|\s*factorial\b", re.IGNORECASE)
 _PERCENT: Final = re.compile(r"\s*(?:%|percent\b|per cent\b|pct\b)", re.IGNORECASE)
+_PERCENT_SIGN: Final = re.compile(rf"(?<=\d)(?:\\(?=%))?{_PERCENT.pattern}", re.IGNORECASE)
+_ASKS_FOR_PERCENT: Final = re.compile(
+    r"\b(?:what|which|how many|the) (?:(?:is|was|the|total|exact|approximate|overall) )*percent(?:age)?s?\b"
+    r"|\b(?:as an?|in) (?:\w+ )?percent(?:age)?\b|\((?:in )?%\)",
+    re.IGNORECASE,
+)
 _RELATION: Final = re.compile(r"[<>≤≥≠≮≯∈±]|\\(?:le|ge|ne|pm|in)q?(?![a-zA-Z])|!=")
-_SYMBOLS: Final = re.compile(r"\\|[√π∞θ_^{}|]|\b(?:sqrt|pi|log|ln|sin|cos|tan|infinity|mod)\b", re.IGNORECASE)
-_DENIED: Final = re.compile(r"(?:\bnot|n't|\bno longer)\s*$|\bbetween\b[^.;]*\band\s*$", re.IGNORECASE)
+_SYMBOLS: Final = re.compile(
+    r"\\|[√π∞θ_^{}|⌊⌋⌈⌉]|\b(?:sqrt|pi|log|lg|ln|exp|sin|cos|tan|infinity|mod)(?![a-z])", re.IGNORECASE
+)
+# Words and signs beside a number by which a text says something else: a bound, a range, a denial, an operation.
+_UNCLEAR_BEFORE: Final = re.compile(
+    r"(?:\bnot|n't|\bno longer|\b(?:can't|cannot|not) be|\bmod|\bthan|\bat (?:least|most)|\bup to|\balmost"
+    r"|\bnearly|\bover|\bunder|\babove|\bbelow"
+    r"|\broot of|\bhalf of|\btwice|\bdouble|\btriple|\btimes|\bplus|\bdivided by|\bmultiplied by|\d\s+choose"
+    r"|\d\s+to|\d\s+(?:out\s+)?of|(?<![-=])[<>]=?|[≤≥≠≮≯±]|!=|\+/?)\s*$|\bbetween\b[^.;]*\band\s*$|\d[:.~_]*$|[a-zA-Z]{2}$",
+    re.IGNORECASE,
+)
+_UNCLEAR_AFTER: Final = re.compile(
+    r"\s*(?:!!|‰|per ?mille?\b|basis points?\b|bps\b|squared\b|cubed\b|hal(?:f|ves)\b|thirds?\b|fifths?\b|tenths?\b"
+    r"|hundredths?\b|thousandths?\b|choose\b|to the (?:power|\w+ power)\b"
+    r"|(?:is|was)(?:n't|\s+(?:not|wrong|incorrect|false))\b"
+    r"|or (?:more|less|fewer|higher|lower|above|below)\b|at (?:least|most)\b|can(?:'t|not) be\b)"
+    r"|\s?[-+]\s*$|\s*mod\b|[:_]\d|\.\.|[KMB]\b|bn\b|mn\b|[abcnxyz]{2,4}\b|[xb][\da-f]"
+)
+_TOUCHED_BEFORE: Final = re.compile(
+    r"(?:\b(?:log|lg|ln|exp|sin|cos|tan|sqrt)(?:_\{?\w+\}?)?(?: of)?|\\[a-zA-Z]+|[√_^{⌊⌈\\]\s*|\|(?=$))[(\[{]*\s*$",
+    re.IGNORECASE,
+)
+_TOUCHED_AFTER: Final = re.compile(
+    r"\|(?!\s*$)|\s*(?:[!_⌋⌉√π]|pi\b|[-+*/^]\s*[a-zA-Z]\b)|(?![mghsLJNWVKC]\b)[a-zA-Z](?![a-zA-Z])"
+)
 _UNKNOWN: Final = re.compile(r"[-+*/^(]?\s*[a-zA-Zπ]\s*(?:[-+*/^)]|$)|[a-zA-Z]\(")
-_REASON: Final = re.compile(r"[,;.(]?\s+(?:because|since|as|so|which|where)\b|\s\((?=[^()]*\)[\s.]*$)", re.IGNORECASE)
-_ALTERNATIVE: Final = re.compile(r"\s*(?:,\s*)?(?:or|/|\bvs\.?)\s*$", re.IGNORECASE)
+_REASON: Final = re.compile(
+    r"[,;.(]?\s+(?:because|since|as|so|which|where)\b|\s\((?=[^()]*\)[\s.]*$)"
+    r"|(?<!\bis)(?<!\bwas),?\s+(?:not|rather than|instead of)\s+[-+$]?\d",
+    re.IGNORECASE,
+)
+_HEDGE: Final = (
+    r"(?:maybe|perhaps|possibly|even|either|both|the|answers?|solutions?|values?|are|is|it|they|[a-z]\s*=|[:\s])*"
+)
+_ALTERNATIVE: Final = re.compile(rf"(?:\bor|/|\bvs\.?){_HEDGE}$", re.IGNORECASE)
+_LISTED: Final = re.compile(rf"\s*[,;&]?\s*(?:and)?\s*{_HEDGE}", re.IGNORECASE)
+_LIST_BEGINS: Final = re.compile(rf"\W*{_HEDGE}\W*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class NumberReading:
     """A number in a text. ``alone``: nothing else is there but a unit, ``bare``: not even that; ``surely``: no symbol
-    beside it changes what the text says; ``several``: the text offers more than one, or denies it."""
+    beside it changes what the text says; ``touched``: such a symbol is at the number itself; ``unclear``: the text
+    offers more than one, bounds it or denies it. ``unit`` is "" where there is none that is known."""
 
     value: Fraction
     percent: bool = False
     alone: bool = False
     bare: bool = False
     surely: bool = True
-    several: bool = False
-
-    @property
-    def values(self) -> set[Fraction]:
-        return {self.value, self.value / 100} if self.percent else {self.value}
+    touched: bool = False
+    unclear: bool = False
+    unit: str = ""
 
 
 def plain_numbers(text: str) -> str:
     """The text with its numbers in one form: no currency, no separators, LaTeX's fractions and powers as operators."""
-    text = one_form(text[:MAX_ANSWER])
+    text = _RANGE.sub(_as_range, _SUBSCRIPT.sub(r"_\1", text[:MAX_ANSWER]))
+    text = one_form(_DATE.sub(r"\1:\2:\3", text))
     if "\\" in text or "{" in text or "°" in text:
         for pattern, by in _LATEX:
             text = pattern.sub(by, text)
         text = _LATEX[5][0].sub(_LATEX[5][1], text)  # a fraction within a fraction
+    text = _SHORT_SCALE.sub(_with_scale, text)
     text = _CURRENCY.sub(" ", text).translate(_SIGNS)
     for pattern in _SEPARATED:
         text = pattern.sub(lambda found: re.sub(r"[ ,'_]", "", found[0]), text)
@@ -94,27 +166,15 @@ def plain_numbers(text: str) -> str:
     return _MIXED.sub(r"(\1+\2/\3)", text)
 
 
-def number_in(text: str) -> Fraction | None:
-    """The last number of a text, an expression of numbers as its value, a percent sign aside; None: there is none."""
-    found = _last(plain_numbers(text))
-    return None if found is None else found[0]
-
-
 def reading_of(text: str) -> NumberReading | None:
     """The number that a text gives as its answer: of a first line that is a number that one, else the last of all."""
-    text = plain_numbers(text.strip())
-    first = text.split("\n", 1)[0]
-    if first != text and (found := _read(first)) is not None and found.alone:
-        return found
-    cut = _REASON.search(text)
-    if cut is not None and (found := _read(text[: cut.start()])) is not None and found.alone:
-        return found
-    return _read(text)
+    found = _reading(plain_numbers(text.strip()))
+    return None if found is None else replace(found, unit=found.unit or _money_in(text))
 
 
-def same_number(one: Fraction, other: Fraction) -> bool:
-    """Whole numbers are the same if they are equal; others within a relative 1e-9."""
-    if one == other:
+def same_number(one: Fraction, other: Fraction, allowed: Fraction | float = 0) -> bool:
+    """Whole numbers are the same if they are equal; others within a relative 1e-9; all within ``allowed``."""
+    if one == other or abs(one - other) <= allowed:
         return True
     if one.denominator == 1 and other.denominator == 1:
         return False
@@ -124,12 +184,65 @@ def same_number(one: Fraction, other: Fraction) -> bool:
     )
 
 
-def same_reading(expected: NumberReading, answer: NumberReading) -> bool:
-    """Whether an answer gives the expected number. A percentage is its number or a hundredth, but two are compared as
-    they are."""
-    if expected.percent and answer.percent:
-        return same_number(expected.value, answer.value)
-    return any(same_number(one, other) for one in expected.values for other in answer.values)
+def same_reading(expected: NumberReading, answer: NumberReading, allowed: Fraction | float = 0) -> bool:
+    """Whether an answer gives the expected number, or one within ``allowed`` of it. 7 % is 0.07, and the number 7 only
+    where 7 % is expected: there an answer may leave out the sign. Units that are known have to be the same where both
+    have one."""
+    if units_differ(expected, answer):
+        return False
+    if expected.percent == answer.percent:
+        return same_number(expected.value, answer.value, allowed)
+    if answer.percent:
+        return same_number(expected.value, answer.value / 100, allowed)
+    return same_number(expected.value, answer.value, allowed) or same_number(
+        expected.value / 100, answer.value, allowed and allowed / 100
+    )
+
+
+def asks_for_percent(query: str) -> bool:
+    """Whether a question asks for a percentage, so that the number 7 and 7 % are the same answer to it."""
+    return bool(_ASKS_FOR_PERCENT.search(query))
+
+
+def without_percent(text: str) -> str:
+    """The text without the percent signs behind its numbers."""
+    return _PERCENT_SIGN.sub("", text)
+
+
+def units_differ(one: NumberReading, other: NumberReading) -> bool:
+    """Whether both have a unit that is known, and not the same."""
+    return bool(one.unit and other.unit) and one.unit != other.unit
+
+
+def _as_range(found: re.Match[str]) -> str:
+    ascends = len(found[1]) < 300 > len(found[3]) and float(found[1]) < float(found[3])
+    return f"{found[1]} to {found[3]}" if found[2] != "-" or ascends else found[0]
+
+
+def _with_scale(found: re.Match[str]) -> str:
+    return f"{found[1]} {'thousand' if found[2] else 'million' if found[3] else 'billion'}"
+
+
+def _money_in(text: str) -> str:
+    """The currency of a text that has one sign of money; "" for none. Dollars in pairs are LaTeX."""
+    named = {_MONEY[sign] for sign in text if sign in _MONEY} | {
+        _UNITS[found.lower()] for found in _MONEY_BEFORE.findall(text)
+    }
+    if "\\$" in text or text.count("$") % 2:
+        named.add("dollar")
+    return named.pop() if len(named) == 1 else ""
+
+
+def _reading(text: str) -> NumberReading | None:
+    first, _, rest = text.partition("\n")
+    if first != text and (found := _read(first)) is not None and found.alone:
+        second = _read(rest.strip().split("\n", 1)[0])
+        another = second is not None and second.bare and second.value != found.value
+        return replace(found, unclear=found.unclear or another)
+    cut = _REASON.search(text)
+    if cut is not None and (found := _read(text[: cut.start()])) is not None and found.alone:
+        return found
+    return _read(text)
 
 
 def _read(text: str) -> NumberReading | None:
@@ -140,18 +253,34 @@ def _read(text: str) -> NumberReading | None:
     percent = _PERCENT.match(text, end)
     end = percent.end() if percent else end
     before, after = text[:start], text[end:]
+    near = before[-NEAR:]
     rest = f"{before} {after}"
+    touched = bool(
+        _TOUCHED_BEFORE.search(near)
+        or _TOUCHED_AFTER.match(after)
+        or re.search(r"[a-zA-Z)]\s*[*/^]\s*$|(?<![a-zA-Z])[a-zA-Z]$|\b[a-zA-Z]\s*[-+]\s*$", near)
+    )
     surely = not (
-        _SYMBOLS.search(rest)
+        touched
+        or _SYMBOLS.search(rest)
         or _RELATION.search(rest)
         or _UNKNOWN.match(after.lstrip(")] "))
         or before.rstrip()[-1:] in ("(", "[")
-        or re.search(r"[a-zA-Z)]\s*[*/^]\s*$|(?<![a-zA-Z])[a-zA-Z]$|\b[a-zA-Z]\s*[-+]\s*$", before)
     )
     lone = not re.search(r"[\d=:]", rest) and len(rest.split()) <= 3
-    several = bool(_DENIED.search(before)) or _several(before, after, value)
     bare = not rest.strip(" .,;:!*_`\"'()")
-    return NumberReading(value, percent is not None, lone and surely, bare and surely, surely, several)
+    word = _WORD.match(after)
+    unit = word[1].lower() if word else ""
+    return NumberReading(
+        value,
+        percent is not None,
+        lone and surely,
+        bare and surely,
+        surely,
+        touched,
+        bool(_UNCLEAR_BEFORE.search(near) or _UNCLEAR_AFTER.match(after)) or _several(before, after, value),
+        unit if "/" in unit else _UNITS.get(unit, ""),
+    )
 
 
 def _several(before: str, after: str, value: Fraction) -> bool:
@@ -160,9 +289,11 @@ def _several(before: str, after: str, value: Fraction) -> bool:
         return True
     if (other := _last(before)) is None:
         return False
-    between = before[other[2] :]
-    listed = bool(re.fullmatch(r"\s*[,;&]?\s*(?:and)?\s*", between)) and not re.search(r"[a-zA-Z]{2}", before)
-    return other[0] != value and bool(_ALTERNATIVE.search(between) or listed)
+    first, between = before[: other[1]], before[other[2] :]
+    listed = max(len(first), len(between)) <= MAX_BETWEEN and bool(
+        _LISTED.fullmatch(between) and _LIST_BEGINS.fullmatch(first)
+    )
+    return other[0] != value and bool(_ALTERNATIVE.search(between[-MAX_BETWEEN:]) or listed)
 
 
 def _last(text: str) -> tuple[Fraction, int, int] | None:
@@ -175,7 +306,10 @@ def _last(text: str) -> tuple[Fraction, int, int] | None:
         if value is not None:
             end = start + len(written)
             if scaled := _SCALED.match(text, end):
-                value, end = value * 10 ** _SCALES[scaled[1].lower()], scaled.end()
+                value, end = value * _SCALES[(scaled[1] or scaled[2]).lower()], scaled.end()
+            simple = value.denominator == 1 and 0 <= value <= MAX_FACTORIAL and written.isdecimal()
+            if simple and (factorial := _FACTORIAL.match(text, end)):
+                value, end = Fraction(math.factorial(int(value))), factorial.end()
             return value, start, end
     return None
 

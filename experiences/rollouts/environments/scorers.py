@@ -17,9 +17,15 @@ from typing import Any, Final
 from experiences.privacy import cut_short
 from experiences.rollouts.environments.answers import MAX_ANSWER, answer_in, comparable, fences_in, one_form
 from experiences.rollouts.environments.math_check import same_formula
-from experiences.rollouts.environments.number_reading import number_in, reading_of, same_number, same_reading
+from experiences.rollouts.environments.number_reading import (
+    asks_for_percent,
+    reading_of,
+    same_reading,
+    units_differ,
+    without_percent,
+)
 from experiences.rollouts.environments.safe_regex import SEARCH_SECONDS, compiled
-from experiences.rollouts.json_repairs import repaired
+from experiences.rollouts.json_repairs import json_in_words, repaired
 from experiences.rollouts.thoughts import thoughts_ran_out
 from experiences.rollouts.types import Outcome
 
@@ -27,6 +33,8 @@ Check = Callable[[str], Outcome]
 
 MAX_RUBRIC = 10_000
 MAX_MATCHED = 10_000  # characters that a regular expression is tried on
+NUMBERS: Final = ("exact", "math", "numeric")  # scorers that read numbers
+SEVERAL: Final = "it has several JSON objects that differ"
 UNFINISHED: Final = "its thoughts ran out before an answer"
 
 _LATEX: Final = re.compile(r"\\[a-zA-Z(\[{]|^\$[^$]+\$$|[\^_]\{")
@@ -92,10 +100,13 @@ def rubric_for(expected: Mapping[str, Any], scorer: str = "auto") -> Rubric | No
     return Rubric(text, reference_in(expected))
 
 
-def check_for(expected: Mapping[str, Any], scorer: str = "auto", *, case_sensitive: bool = False) -> Check:
+def check_for(
+    expected: Mapping[str, Any], scorer: str = "auto", *, case_sensitive: bool = False, query: str = ""
+) -> Check:
     """The check that a row asks for. ``scorer`` names one; "auto" goes by the keys of ``expected``: "judge",
     "json_schema", "regex", "contains", else "answer": math if it is a number or LaTeX (numeric beside a "tolerance"),
     exact if it is text. Each check takes the text that a model wrote: ``answer_in`` says what of it is the answer.
+    Where the ``query`` asks for a percentage, a number with its sign is that number.
 
     Raises:
         ValueError: there is nothing to check against, or it is malformed. The message is for the row's author.
@@ -104,11 +115,16 @@ def check_for(expected: Mapping[str, Any], scorer: str = "auto", *, case_sensiti
         raise ValueError("its answer is marked correct: false; give the right answer.")
     chosen = scorer_of(expected) if scorer == "auto" else scorer
     check = SCORERS[chosen](expected, case_sensitive)
+    signless = chosen in NUMBERS and asks_for_percent(query)
 
     def checked(text: str) -> Outcome:
         if thoughts_ran_out(text):
             return Outcome(0.0, False, {"scorer": chosen, "answered": False, "why": UNFINISHED})
-        return check(answer_in(text))
+        outcome = check(answer := answer_in(text))
+        if signless and not outcome.success and (number := without_percent(answer)) != answer:
+            again = check(number)
+            return again if again.success else outcome
+        return outcome
 
     return checked
 
@@ -168,9 +184,11 @@ def exact(expected: Mapping[str, Any], case_sensitive: bool) -> Check:
         right = said in wanted
         if not right and choices and (chosen := _CHOSEN.match(comparable(answer))):
             right = (chosen[1] or chosen[2] or chosen[3]) in choices
-        if not right and written and (found := reading_of(answer)) is not None and found.bare:
-            numbers = filter(None, map(reading_of, written))
-            right = any(number.bare and same_reading(number, found) for number in numbers)
+        if not right and written and (found := reading_of(answer)) is not None and found.alone and not found.unclear:
+            numbers = [number for number in map(reading_of, written) if number is not None and number.bare]
+            if not found.bare:
+                numbers = [number for number in numbers if number.unit == found.unit != ""]
+            right = any(same_reading(number, found) for number in numbers)
         return _verdict(right, "exact", answer, target)
 
     return check
@@ -188,11 +206,13 @@ def _same(text: str, answer: str) -> bool:
     """Whether an answer has the value of an expected text."""
     number, found = reading_of(text), reading_of(answer)
     number = number if number is not None and number.alone else None
+    if number is not None and found is not None and (found.unclear or units_differ(number, found)):
+        return False
     wanted, said = _formula(text), _formula(answer)
     if wanted == said or ("\\text" in text and comparable(wanted) == comparable(said)):
         return True
     if number is not None and found is not None and found.surely:
-        return not found.several and same_reading(number, found)
+        return same_reading(number, found)
     if number is not None and found is None and not _SYMBOLIC.search(answer):
         return False
     return same_formula(wanted, said)
@@ -209,19 +229,19 @@ def _formula(text: str) -> str:
 
 def numeric(expected: Mapping[str, Any], case_sensitive: bool) -> Check:
     """The answer's last number is the expected one within "tolerance" (absolute; without one whole numbers are equal,
-    others within a relative 1e-9)."""
-    target = number_in(str(_target(expected, "answer")))
+    others within a relative 1e-9). A number that a sign changes, and one of several, is none."""
+    wanted = reading_of(str(_target(expected, "answer")))
     tolerance = expected.get("tolerance", 0.0)
-    if target is None:
+    if wanted is None:
         raise ValueError(f"its answer {expected['answer']!r} is not a number.")
     if not _is_number(tolerance) or not tolerance >= 0:
         raise ValueError(f"its tolerance {tolerance!r} is not a number from 0.")
-    shown = int(target) if target.denominator == 1 else float(target)
+    shown = int(wanted.value) if wanted.value.denominator == 1 else float(wanted.value)
     allowed = math.inf if math.isinf(tolerance) else Fraction(str(tolerance))
 
     def check(answer: str) -> Outcome:
-        number = number_in(answer)
-        close = number is not None and (same_number(number, target) or abs(number - target) <= allowed)
+        found = reading_of(answer)
+        close = found is not None and not (found.unclear or found.touched) and same_reading(wanted, found, allowed)
         return _verdict(close, "numeric", answer, shown)
 
     return check
@@ -272,9 +292,9 @@ def regex(expected: Mapping[str, Any], case_sensitive: bool) -> Check:
 
 
 def json_schema(expected: Mapping[str, Any], case_sensitive: bool) -> Check:
-    """The answer is JSON that the schema accepts, alone or in a fence. What is no JSON but for its punctuation (a comma
-    too many, single quotes) is repaired, and noted. A schema may not refer to another document; a check that takes too
-    long raises."""
+    """The answer is JSON that the schema accepts: alone, in a fence, or one object between words. What is no JSON but
+    for its punctuation (a comma too many, single quotes) is repaired; that, and words around, is noted. Two objects
+    that differ are no answer. A schema may not refer to another document; a check that takes too long raises."""
     from experiences.rollouts.environments.schemas import Schema
 
     target = _target(expected, "json_schema")
@@ -282,17 +302,36 @@ def json_schema(expected: Mapping[str, Any], case_sensitive: bool) -> Check:
 
     def check(answer: str) -> Outcome:
         text = answer[:MAX_ANSWER].strip("\ufeff \n\r\t.").removeprefix("json\n")
-        for written in dict.fromkeys((text, *fences_in(text))):
-            try:
-                if schema.accepts(json.loads(written)):
-                    return _verdict(True, "json_schema", answer, target)
-            except (ValueError, RecursionError):
-                found = repaired(written)
-                if found is not None and schema.accepts(found):
-                    return _verdict(True, "json_schema", answer, target, repaired=True)
-        return _verdict(False, "json_schema", answer, target)
+        found, noted = _values_in(text)
+        if len(found) > 1:
+            return _verdict(False, "json_schema", answer, target, why=SEVERAL)
+        right = bool(found) and schema.accepts(found[0])
+        return _verdict(right, "json_schema", answer, target, **({"repaired": True} if noted and right else {}))
 
     return check
+
+
+def _values_in(text: str) -> tuple[list[Any], bool]:
+    """(the different JSON values of an answer, whether it had faults or words around): of all of it, else of its
+    fences, else of the objects and lists between its words."""
+    whole = _value_of(text)
+    if whole is not None:
+        return [whole[0]], whole[1]
+    fenced = [value for value in map(_value_of, fences_in(text)) if value is not None]
+    if fenced:
+        different = [value for at, value in enumerate(fenced) if value[0] not in [one for one, _ in fenced[:at]]]
+        return [value for value, _ in different], any(repair for _, repair in different)
+    between, cut = json_in_words(text)
+    return [] if cut else between, True
+
+
+def _value_of(written: str) -> tuple[Any, bool] | None:
+    """(the JSON value that a text is, whether it had to be repaired); None: it is no JSON."""
+    try:
+        return json.loads(written), False
+    except (ValueError, RecursionError):
+        value = repaired(written)
+        return None if value is None else (value, True)
 
 
 def judge(expected: Mapping[str, Any], case_sensitive: bool) -> Check:

@@ -93,11 +93,15 @@ TOWNS: Final = (
 
 
 def numbers_right(answer: str, expected: float, tolerance: float) -> Verdict:
-    """The answer's last number is the expected one."""
-    from experiences.rollouts.environments.number_reading import number_in
+    """The answer's last number is the expected one, and neither one of several nor changed by a sign."""
+    from experiences.rollouts.environments.number_reading import reading_of
 
-    found = number_in(answer)
-    right = found is not None and abs(found - expected) <= tolerance
+    found = reading_of(answer)
+    right = (
+        found is not None
+        and not (found.unclear or found.touched or found.percent)
+        and abs(found.value - expected) <= tolerance
+    )
     return right, "" if right else f"expected {expected:g}"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from experiences.rollouts.environments.number_reading import number_in
+from experiences.rollouts.environments.number_reading import reading_of
 from experiences.rollouts.environments.scorers import (
     MAX_ANSWER,
     MAX_MATCHED,
@@ -48,7 +48,12 @@ def test_the_scorer_goes_by_the_keys_of_the_row(expected: dict[str, Any], scorer
     [
         ("exact", {"answer": "Four  apples"}, ["four\napples ", "FOUR APPLES", "four apples."], ["four", "four pears"]),
         ("exact", {"answer": ["a", 2]}, ["A", "2"], ["a 2", ""]),
-        ("numeric", {"answer": 4}, ["4", "it is 3 + 1 = 4.", "4.0", "400%, or 4%"], ["5", "4 or 5", "four", ""]),
+        (
+            "numeric",
+            {"answer": 4},
+            ["4", "it is 3 + 1 = 4.", "4.0", "400%"],
+            ["5", "4 or 5", "5 or 4", "4%", "4!", "four", ""],
+        ),
         ("numeric", {"answer": "1,200.5", "tolerance": 0.5}, ["1201", "1,200", "1200.5"], ["1201.01", "1199.9"]),
         ("numeric", {"answer": 1e9}, ["1000000000.0000001"], ["1000000000.5", "1000000001"]),
         ("contains", {"contains": ["red", "Green"]}, ["green and red", "RED, GREEN"], ["green", "red"]),
@@ -88,7 +93,7 @@ def test_only_the_first_part_of_a_long_answer_is_looked_at() -> None:
     for length, found in ((MAX_ANSWER, True), (MAX_ANSWER + 1, False)):
         long = "x" * (length - 2) + " 4"
         assert check_for({"contains": "4"})(long).success is found
-        assert (number_in("7" + long[1:]) == 4) is found
+        assert (_number("7" + long[1:]) == 4) is found
         assert check_for({"json_schema": {}})(f'"{"x" * (length - 2)}"').success is found
     for length, found in ((MAX_MATCHED, True), (MAX_MATCHED + 1, False)):
         assert check_for({"regex": "4"})("x" * (length - 1) + "4").success is found
@@ -100,7 +105,12 @@ def test_only_the_first_part_of_a_long_answer_is_looked_at() -> None:
      ("2e3", 2000), ("2E-3", Fraction(1, 500)), ("7.", 7), ("3 + 1 = 4", 4), ("2^7", 128), ("−5", -5)],
 )  # fmt: skip
 def test_the_last_number_of_a_text_is_read(text: str, number: float | Fraction | None) -> None:
-    assert number_in(text) == number
+    assert _number(text) == number
+
+
+def _number(text: str) -> Fraction | None:
+    found = reading_of(text)
+    return None if found is None else found.value
 
 
 @pytest.mark.parametrize(
