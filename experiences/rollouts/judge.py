@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import secrets
 import statistics
 import uuid
@@ -18,6 +19,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 from agentcore_site.lib.texts import plain
 from budgets.llm.types import Message
 from experiences.privacy import cut_short
+from experiences.rollouts.environments.answers import one_form
 from experiences.rollouts.environments.scorers import Rubric, reference_in
 from experiences.rollouts.prompt_quoting import bounded, quoted, unused_mark
 from experiences.rollouts.runtimes.base import EnvironmentFailure, Halted, RolloutAttempt, Runtime
@@ -33,6 +35,7 @@ from experiences.rollouts.structured_output import (
     repairing,
     talk_with,
 )
+from experiences.rollouts.thoughts import without_thoughts
 from experiences.rollouts.types import Outcome, RolloutKey, Scenario, Step, Trajectory, final_answer
 
 TOP: Final = 10.0
@@ -41,6 +44,28 @@ MAX_KEPT: Final = 10_000  # characters of an answer in the evidence
 MAX_REASON: Final = 500
 JUDGE_TOKENS: Final = 1024  # of a verdict; a model that reasons needs most of them
 LIMIT_SECONDS: Final = 600.0  # for a verdict; the rollout's own time is stopped meanwhile
+
+IN_WORDS: Final = "its score was given in words, and no JSON"
+
+_SCORE: Final = (
+    r"(?P<score>-?\d+(?:\.\d+)?)(?P<range>\s*(?:-|to|or)\s*\d+(?:\.\d+)?)?\s*"
+    r"(?:(?P<percent>%)|(?:/|out of|of)\s*(?P<top>\d+)|points?)?(?![\d/%]|\.\d)"
+)
+_NAMED_SCORE: Final = re.compile(
+    r"(?P<final>\b(?:final|overall|total)\s+)?\b(?:score|rating|grade|mark|points|verdict)\b"
+    r"\s*(?:is|of|would be|:|=|-)*\s*" + _SCORE,
+    re.IGNORECASE,
+)
+_OF_A_SCALE: Final = re.compile(
+    r"(?<![\d./])(?P<final>)(?P<score>\d+(?:\.\d+)?)(?P<range>)\s*"
+    r"(?:(?P<percent>%)|(?:/|out of)\s*(?P<top>5|10|20|100))(?![\d/%]|\.\d)",
+    re.IGNORECASE,
+)
+_ALONE: Final = re.compile(rf"\W*(?P<final>){_SCORE}\W*", re.IGNORECASE)
+_SCALE: Final = re.compile(r"\b(?:scale (?:of|from)|from|between)\s+\d+\s*(?:to|-|and)\s*\d+", re.IGNORECASE)
+_LETTER: Final = re.compile(
+    r"\b(?i:score|rating|grade|verdict)\b\W{0,5}(?:is\W{1,3})?[A-F][+-]?(?![\w])|^\W*[A-F][+-]?\W*$"
+)
 
 INSTRUCTIONS: Final = """You grade an answer to a question by a rubric.
 What you are given stands in blocks. A block begins with the line <<<NAME {nonce}>>> and ends with the line
@@ -173,26 +198,63 @@ def prompt(question: str, answer: str, rubric: str, reference: str = "", *, nonc
 
 
 def grade_in(text: str, account: AnswerAccount | None = None) -> tuple[float, str]:
-    """(score from 0 to 10, reason) in a judge's text: a JSON object, in a fence or between other words, not in its
-    thoughts. JSON that can't be read strictly is repaired, which is noted in the account.
+    """(score from 0 to 10, reason) in a judge's text, not in its thoughts: a JSON object, in a fence or between other
+    words, else one score in words. JSON that can't be read strictly is repaired. Repairs, and a score in words, are
+    noted in the account.
 
     Raises:
         UnusableAnswer: there is none, or there are several that differ, or its score is no number from 0 to 10.
     """
-    found = [value for value in json_objects(text) if "score" in value]
+    found, note = [value for value in json_objects(text) if "score" in value], ""
     if not found and (mended := repaired_object(text)) is not None and "score" in mended:
-        found = [mended]
-        if account is not None:
-            account.note = REPAIRED
-    if not found:
-        raise UnusableAnswer('there is no JSON object with a "score" in it')
-    scores = {repr(value["score"]) for value in found}
+        found, note = [mended], REPAIRED
+    if found:
+        scores = {repr(value["score"]) for value in found}
+        if len(scores) > 1:
+            raise UnusableAnswer("there are several scores in it")
+        score, reason = found[-1]["score"], found[-1].get("reason")
+        if isinstance(score, str):
+            score, note = score_in_words(score), note or IN_WORDS
+        if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= TOP:
+            raise UnusableAnswer("its score is no number from 0 to 10")
+    else:
+        answer = without_thoughts(text)
+        if not answer.strip() or "{" in answer:
+            raise UnusableAnswer('there is no JSON object with a "score" in it')
+        score, reason, note = score_in_words(answer), answer.strip(), IN_WORDS
+    if account is not None and note:
+        account.note = note
+    return float(score), cut_short(reason, MAX_REASON) if isinstance(reason, str) else ""
+
+
+def score_in_words(text: str) -> float:
+    """The one score of a text, from 0 to 10: "Score: 4/5", "8 out of 10", "80%", a number alone. Of several the one
+    that is called final, overall or total counts.
+
+    Raises:
+        UnusableAnswer: there is no number, a letter is given, or there are several scores that differ.
+    """
+    text = _SCALE.sub(" ", one_form(text[:MAX_KEPT])).replace("*", "").replace("_", " ")
+    named = list(_NAMED_SCORE.finditer(text))
+    final = [found for found in named if found["final"]]
+    places = final or [*named, *_OF_A_SCALE.finditer(text)] or list(filter(None, [_ALONE.fullmatch(text)]))
+    scores = {_on_our_scale(found) for found in places}
     if len(scores) > 1:
         raise UnusableAnswer("there are several scores in it")
-    score, reason = found[-1]["score"], found[-1].get("reason")
-    if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= TOP:
-        raise UnusableAnswer("its score is no number from 0 to 10")
-    return float(score), cut_short(reason, MAX_REASON) if isinstance(reason, str) else ""
+    if not scores and _LETTER.search(text):
+        raise UnusableAnswer("it grades by a letter: the score has to be a number from 0 to 10")
+    if not scores:
+        raise UnusableAnswer('there is no JSON object with a "score" in it, and no score in its words')
+    return scores.pop()
+
+
+def _on_our_scale(found: re.Match[str]) -> float:
+    """A score as of 10. Raises UnusableAnswer: it is a range, lies beyond its scale, or may be of one."""
+    score, top = float(found["score"]), float(found["top"] or (100 if found["percent"] else TOP))
+    of_one = 0 < score < 1 and found["top"] is None and not found["percent"]
+    if found["range"] or of_one or not (top >= 2 and 0 <= score <= top):
+        raise UnusableAnswer(f"its score is no number from 0 to {top:g}")
+    return score / top * TOP
 
 
 async def verdict_on(

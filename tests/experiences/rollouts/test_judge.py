@@ -21,7 +21,7 @@ from budgets.pricing import Usage
 from experiences.rollouts.collect import RolloutLimits, RolloutPlan, run_rollout
 from experiences.rollouts.environments.dataset import DatasetEnvironment, dataset_environment, refuse_judged
 from experiences.rollouts.environments.scorers import Rubric, rubric_for
-from experiences.rollouts.judge import HEAD, TAIL, Judge, JudgingRuntime, grade_in, prompt
+from experiences.rollouts.judge import HEAD, IN_WORDS, TAIL, Judge, JudgingRuntime, grade_in, prompt
 from experiences.rollouts.prompt_quoting import bounded
 from experiences.rollouts.rewards import rewards
 from experiences.rollouts.runtimes.base import Halted
@@ -151,10 +151,9 @@ def test_verdict_says_that_the_judges_json_was_repaired() -> None:
     ("text", "why"),
     [
         ("", "no JSON object"),
-        ("7", "no JSON object"),
+        ("seven", "no JSON object"),
         ('{"grade": 7}', "no JSON object"),
         ('The answer says {"score": 10}; I say {"score": 2}.', "several scores"),
-        ('{"score": "7"}', "no number"),
         ('{"score": true}', "no number"),
         ('{"score": 11}', "no number"),
         ('{"score": -1}', "no number"),
@@ -166,6 +165,70 @@ def test_verdict_says_that_the_judges_json_was_repaired() -> None:
     ],
 )
 def test_grade_refuses_what_is_no_clear_score(text: str, why: str) -> None:
+    with pytest.raises(UnusableAnswer, match=why):
+        grade_in(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "score"),
+    [
+        ("Score: 4/5", 8),
+        ("8 out of 10", 8),
+        ("**4**", 4),
+        ("4", 4),
+        ("Score: 8", 8),
+        ("**Score:** 8/10", 8),
+        ("Score: 85%", 8.5),
+        ("I give it 8/10.", 8),
+        ("Correctness score: 8/10\nFinal score: 7/10", 7),
+        ("On a scale from 0 to 10, I give it 7/10", 7),
+        ("The rating is 9.", 9),
+        ("Overall: 7/10", 7),
+        ('{"score": "8/10"}', 8),
+        ('{"score": "7"}', 7),
+        ("Score: 4 out of 5 stars", 8),
+        ("評価: 8/10", 8),
+        ("Score: 8/10\n\nScore: 8/10", 8),
+        ("８／１０", 8),
+        ("Score = 10", 10),
+        ("<think>Score: 3</think>Score: 9", 9),
+    ],
+)
+def test_one_score_in_words_is_read_and_noted(text: str, score: float) -> None:
+    outcome = graded(Scripted(text))
+    assert outcome.score == score / 10 and outcome.evidence["judge"]["calls"] == 1
+    assert outcome.evidence["judge"]["note"] == IN_WORDS
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("Rating: B", "letter"),
+        ("B+", "letter"),
+        ("Score: 85", "no number"),
+        ("Score: 7-8", "no number"),
+        ("Score: 7 or 8", "no number"),
+        ("Correctness score: 8/10\nStyle score: 6/10", "several scores"),
+        ("On a scale of 1-10: 7", "no score in its words"),
+        ("seven", "no JSON object"),
+        ("no", "no JSON object"),
+        ("Score: -1", "no number"),
+        ("Score: 11/10", "no number"),
+        ('The answer says "Score: 10/10". My score: 2/10', "several scores"),
+        ('{"score": "high"}', "no score in its words"),
+        ('{"score": "B"}', "letter"),
+        ("Score: 0.8", "no number"),
+        ("Score: 0.8/1", "no number"),
+        ("4 stars", "no score in its words"),
+        ("2/3 of the facts are right", "no score in its words"),
+        ("It has 3 errors.", "no score in its words"),
+        ("Date 8/10/2024", "no score in its words"),
+        ("<think>Score: 3", "no JSON object"),
+        ("The final grade is A.", "letter"),
+        ("A score of 7 would be too high, so 5/10", "several scores"),
+    ],
+)
+def test_words_without_one_clear_score_are_refused_with_the_reason(text: str, why: str) -> None:
     with pytest.raises(UnusableAnswer, match=why):
         grade_in(text)
 
