@@ -50,10 +50,11 @@ def read_upload(file: UploadedFile[Any]) -> bytes:
     return file.read()
 
 
-@transaction.atomic
 def checkpoint_upload(actor: Actor, agent: Agent, data: bytes, *, sha256: str) -> PolicyCheckpoint:
     """Stores a file as a checkpoint of this agent, tagged "uploaded". Nothing in the file is executed. If the agent has
     the checkpoint already and it is damaged, its bytes are restored.
+
+    Bytes go to storage before the agent's row is locked: a storage that falls silent would hold up its jobs.
 
     Raises:
         Missing, Forbidden: the actor may not.
@@ -70,10 +71,7 @@ def checkpoint_upload(actor: Actor, agent: Agent, data: bytes, *, sha256: str) -
         raise Invalid(f"{message} name of a download.", fields={"sha256": "Must be 64 hexadecimal digits."})
     if (actual := PolicyCheckpoint.digest(data)) != sha256:
         raise _refused(f"at least one byte differs: its SHA-256 is {actual}, and should be {sha256}")
-    hold_row(agent)
-    if agent.archived_at is not None:
-        raise Conflict(f"{agent.name} is archived.")
-    if known := PolicyCheckpoint.objects.filter(agent=agent, sha256=sha256).first():
+    if known := _known(agent, sha256):
         return _mended(actor, known, data)
     stored = _read(data)
     _check_fits(agent, stored)
@@ -87,9 +85,21 @@ def checkpoint_upload(actor: Actor, agent: Agent, data: bytes, *, sha256: str) -
     )
     for name, value in place_of(made, data).items():
         setattr(made, name, value)
-    made.save(force_insert=True)
-    record(actor, "checkpoint.uploaded", made, after={"agent": agent.slug, "sha256": sha256, "size": len(data)})
+    with transaction.atomic():
+        hold_row(agent)
+        if _known(agent, sha256):
+            raise Conflict(f"{agent.name} has it already: it was uploaded a moment ago.")
+        made.save(force_insert=True)
+        record(actor, "checkpoint.uploaded", made, after={"agent": agent.slug, "sha256": sha256, "size": len(data)})
     return made
+
+
+def _known(agent: Agent, sha256: str) -> PolicyCheckpoint | None:
+    """Raises:
+    Conflict: the agent is archived."""
+    if agent.archived_at is not None:
+        raise Conflict(f"{agent.name} is archived.")
+    return PolicyCheckpoint.objects.filter(agent=agent, sha256=sha256).first()
 
 
 def _mended(actor: Actor, known: PolicyCheckpoint, data: bytes) -> PolicyCheckpoint:
@@ -98,8 +108,9 @@ def _mended(actor: Actor, known: PolicyCheckpoint, data: bytes) -> PolicyCheckpo
     try:
         checkpoint_load(known)
     except Damaged:
-        checkpoint_rewrite(known, data)
-        record(actor, "checkpoint.mended", known, after={"sha256": known.sha256})
+        with transaction.atomic():
+            checkpoint_rewrite(known, data)
+            record(actor, "checkpoint.mended", known, after={"sha256": known.sha256})
         known.refresh_from_db()
         return known
     raise Conflict(f"{known.agent.name} has it already: it is {known.label}.")

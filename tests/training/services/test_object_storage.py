@@ -21,6 +21,7 @@ from agentcore_site.lib import object_storage
 from agentcore_site.lib.object_storage import ObjectsUnavailable, object_open
 from agentcore_site.tenancy.actors import Actor
 from experiences.models import Agent
+from tests import factories
 from tests.support.proxy import Proxy
 from tests.support.running import SMALL, SMALL_POOL, run_to_end
 from tests.support.s3_server import BUCKET, s3_server
@@ -136,7 +137,7 @@ def test_a_bucket_that_goes_away_while_a_file_is_read_is_away(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_no_row_is_locked_while_a_job_stores_a_large_checkpoint(
+def test_no_row_is_locked_while_a_large_checkpoint_is_stored_by_a_job_or_uploaded(
     bucket: str, operator: Actor, agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpoints, "DATABASE_LIMIT", 1_000)  # so that a small policy's state is a large one
@@ -150,9 +151,14 @@ def test_no_row_is_locked_while_a_job_stores_a_large_checkpoint(
     run = run_start(operator, agent=agent, environment_options=SMALL_POOL, config=SMALL)
     assert run_to_end(run.job).status == Status.COMPLETED
     kept = PolicyCheckpoint.objects.filter(run=run)
-    assert within == [False] * len(within) and within and all(checkpoint_load(row) for row in kept)
+    data, in_jobs = checkpoint_load(kept[0]), len(within)
+    twin = factories.AgentFactory(
+        organization=agent.organization, environment=agent.environment, environment_options=agent.environment_options
+    )
+    assert checkpoint_load(checkpoint_upload(operator, twin, data, sha256=PolicyCheckpoint.digest(data))) == data
+    assert within == [False] * (in_jobs + 1) and in_jobs and all(checkpoint_load(row) for row in kept)
     paths = set(kept.values_list("path", flat=True))
-    assert "" not in paths and len(within) >= len(paths)
+    assert "" not in paths and in_jobs >= len(paths)
 
 
 def test_an_object_that_no_checkpoint_names_is_deleted_a_day_later(
