@@ -18,11 +18,13 @@ from agentcore_site.jobs.services import job_cancel, job_resume
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.rows import ReadViewSet
+from evaluation.candidates import MOST_TEXTS, candidate_try
 from evaluation.graded import evaluated_digest
 from evaluation.models import Against, EvaluationRun, Split
 from evaluation.presenters.shapes import AGAINST, EvaluationRow
 from evaluation.selectors import changed_queries, evaluation_get, evaluations_visible
 from evaluation.services import MAX_SAMPLES, evaluation_start
+from experiences.learning.lessons.states import LONGEST
 from experiences.lessons.filters import OfAgent
 from training.grading.selectors import errors_of
 from training.presenters.grader_errors import GraderErrorsOut
@@ -59,6 +61,17 @@ class EvaluationIn(Strict):
     )
     samples = serializers.IntegerField(required=False, min_value=1, max_value=MAX_SAMPLES)
     against = serializers.ChoiceField(choices=Against.choices, default=Against.BEGAN, help_text=AGAINST)
+
+
+class CandidateIn(Strict):
+    training_job_id = serializers.UUIDField(help_text="The job whose selection queries judge, and whose budget pays.")
+    lessons = serializers.ListField(
+        child=serializers.CharField(max_length=LONGEST["summary"]),
+        min_length=1,
+        max_length=MOST_TEXTS,
+        help_text="The whole context of the candidate, a text each.",
+    )
+    samples = serializers.IntegerField(required=False, min_value=1, max_value=MAX_SAMPLES)
 
 
 class QueriesQuery(Strict):
@@ -121,6 +134,20 @@ class EvaluationViewSet(ReadViewSet):
         return self.once(request, lambda: self._started(values))
 
     @extend_schema(
+        summary="Try a candidate context on the selection queries of a job",
+        request=CandidateIn,
+        responses={201: EvaluationOut, 200: EvaluationOut},
+        description="Plays the texts against the context that the job began with. The same texts are played and paid"
+        " for once: a second request is answered 200 with the first evaluation. `report.tries` numbers the tries on"
+        " these queries, and the verdict's p-value is corrected for them.",
+    )
+    @action(detail=False, methods=["post"], pagination_class=None)
+    def candidates(self, request: Request) -> Response:
+        values = parsed(CandidateIn, request.data)
+        run = run_get(self.actor, values.pop("training_job_id"))
+        return self.once(request, lambda: self._made(*candidate_try(self.actor, run, **values)))
+
+    @extend_schema(
         summary="Queries that changed, with the trajectories of both arms",
         parameters=[QueriesQuery],
         responses=QueriesOut,
@@ -156,6 +183,9 @@ class EvaluationViewSet(ReadViewSet):
             message = "Give training_job_id or checkpoint_id."
             raise Invalid(message, fields={"training_job_id": message})
         run = run_get(self.actor, job_id or (job_with_queries(checkpoint) if checkpoint else None))
-        made = evaluation_start(self.actor, run=run, checkpoint=checkpoint, **values)
+        return self._made(evaluation_start(self.actor, run=run, checkpoint=checkpoint, **values))
+
+    def _made(self, made: EvaluationRun, is_new: bool = True) -> Response:
         found = EvaluationOut(evaluation_get(self.actor, made.job_id)).data
-        return Response(found, status=201, headers={"Location": f"/api/v1/evaluations/{made.job_id}"})
+        headers = {"Location": f"/api/v1/evaluations/{made.job_id}"}
+        return Response(found, status=201 if is_new else 200, headers=headers)

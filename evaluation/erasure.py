@@ -14,7 +14,7 @@ from experiences.erasure import idle_require, rows_about, stored_queries
 
 # The program wrote all keys of a report (``reports.build``); only the sentences may hold words of users.
 REPORT: Final = ProgramKeys.but(
-    ("context", "verdict", "baseline", "primary", "seconds", "method", "looks", "lines"), "verdict"
+    ("context", "verdict", "baseline", "primary", "seconds", "method", "looks", "tries", "lines"), "verdict"
 )
 
 personal_rows("reports of evaluations", EvaluationRun, rewritten, own={"report": REPORT})

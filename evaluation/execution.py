@@ -20,6 +20,7 @@ from agentcore_site.notices.events import event_record
 from evaluation import reports
 from evaluation.models import Against, EvaluationResult, EvaluationRun, HeldOutUse, Split
 from evaluation.parts import PART, PartsSlice
+from evaluation.selectors import tries_of
 from experiences.agents.consent import recording, recording_check
 from experiences.learning.lessons.library import Library
 from experiences.privacy import redact
@@ -189,7 +190,7 @@ class EvaluationSlice(PartsSlice[EvaluationPart]):
                 ).count()
             worked = EvaluationRun.objects.filter(job=self.job).aggregate(ms=Sum("job__worked_ms"))["ms"] or 0
             seconds = worked / 1000 + self.lease.held_ms / 1000
-            evaluation.report = reports.build(evaluation, uses=uses, seconds=seconds)
+            evaluation.report = reports.build(evaluation, uses=uses, tries=tries_of(evaluation), seconds=seconds)
             bytes_now = PolicyCheckpoint.objects.values_list("sha256", flat=True).get(pk=evaluation.checkpoint_id)
             if bytes_now != evaluation.sha256:  # an erasure rewrote them meanwhile: the report proves neither
                 evaluation.sha256 = ""

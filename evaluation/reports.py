@@ -63,9 +63,9 @@ class MetricValues:
         return 1.0 if self.rate else math.inf
 
 
-def build(evaluation: EvaluationRun, *, uses: int, seconds: float) -> dict[str, Any]:
-    """The report of a finished evaluation, ready to be stored as JSON."""
-    lines = {line: _line(evaluation, line) for line in evaluation.lines}
+def build(evaluation: EvaluationRun, *, uses: int, tries: int, seconds: float) -> dict[str, Any]:
+    """The report of a finished evaluation, ready to be stored as JSON. ``tries``: of ``tries_of``."""
+    lines = {line: _line(evaluation, line, tries) for line in evaluation.lines}
     primary = evaluation.lines[0]
     context = learned_context(evaluation, lines[primary])
     return {
@@ -76,6 +76,7 @@ def build(evaluation: EvaluationRun, *, uses: int, seconds: float) -> dict[str, 
         "seconds": round(seconds, 2),
         "method": METHOD.format(samples=evaluation.samples),
         "looks": uses,
+        "tries": tries,
         "lines": lines,
     }
 
@@ -147,7 +148,7 @@ def _in(library: Library, lesson: Lesson) -> bool:
     return at is not None and library.lessons[at].text == lesson.text
 
 
-def _line(evaluation: EvaluationRun, line: str) -> dict[str, Any]:
+def _line(evaluation: EvaluationRun, line: str, tries: int) -> dict[str, Any]:
     arms = {
         arm: list(EvaluationResult.objects.filter(evaluation=evaluation, line=line, arm=arm).order_by("scenario"))
         for arm in ("baseline", "trained")
@@ -157,12 +158,14 @@ def _line(evaluation: EvaluationRun, line: str) -> dict[str, Any]:
     for (_, metric), p_value in zip(metrics, adjusted, strict=True):
         metric["p_adjusted"] = float(p_value)
     found = dict(metrics)
+    if tries:
+        found["success_rate"]["p_corrected"] = statistics.p_of_try(found["success_rate"]["p_value"], tries)
     n = len(arms["baseline"])
     return {
         "name": LINE_NAMES.get(line, line.replace("_", " ")),
         "n_queries": n,
         "samples": evaluation.samples,
-        "verdict": _words(found["success_rate"], LINE_NAMES.get(line, line), n, evaluation.baseline),
+        "verdict": _words(found["success_rate"], LINE_NAMES.get(line, line), n, evaluation.baseline, tries),
         "metrics": found,
     }
 
@@ -245,7 +248,7 @@ def _effect(mean: float, sd: float) -> float | None:
     return mean / sd if sd > 0 else None
 
 
-def _words(success: dict[str, Any], name: str, n: int, baseline: str) -> str:
+def _words(success: dict[str, Any], name: str, n: int, baseline: str, tries: int) -> str:
     """The verdict: proven gain, proven loss, or not enough data."""
     if success["improvement"] is None:
         return f"Nothing was measured on {name}."
@@ -254,13 +257,16 @@ def _words(success: dict[str, Any], name: str, n: int, baseline: str) -> str:
         return f"No query was ever solved on {name}: 0 of {n} in either arm, so nothing can be shown. {NEXT_STEP}"
     rates = f"{100 * success['baseline']:.1f} % → {100 * success['trained']:.1f} %"
     interval = minus(f"95 % interval {low:.1f} to {high:.1f}")
-    evidence = f"{interval}, {p_words(success['p_value'])}, {counted(n, 'query', 'queries')}"
-    apart = surely_apart(success["p_value"], success["low"], success["high"])
+    p_value = success["p_corrected"] if tries else success["p_value"]
+    corrected = f", corrected for try {tries} on these queries" if tries else ""
+    evidence = f"{interval}, {p_words(p_value)}{corrected}, {counted(n, 'query', 'queries')}"
+    apart = surely_apart(p_value, success["low"], success["high"])
     if apart and gain > 0:
         return f"Better than {baseline} by {gain:.1f} points on {name}: {rates} ({evidence})."
     if apart:
         return f"Worse than {baseline} by {-gain:.1f} points on {name}: {rates} ({evidence})."
-    if not success["enough_data"]:
+    # Enough for one try, and not for this one: nothing is known either way.
+    if not success["enough_data"] or surely_apart(success["p_value"], success["low"], success["high"]):
         unseen = "" if success["mde"] is None else f"; gains below {success['mde'] * 100:.0f} points can't be seen"
         return f"Not enough data on {name}: {rates} ({evidence}{unseen})."
     return f"No difference that matters on {name}: {rates} ({evidence})."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, Literal
 
 from rest_framework import serializers
@@ -11,11 +12,13 @@ from agentcore_site.lib.async_db import in_thread
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.rest.jsonrpc import Call, Method, Params, Table
 from agentcore_site.rest.shapes import Shape
+from evaluation.candidates import candidate_try
 from evaluation.models import EvaluationRun
 from evaluation.selectors import evaluation_get, primary_metrics
 from evaluation.services import evaluation_of_agent
 from experiences.models.agent_lookup import agent_get
 from training.algorithm.inference import surely_apart
+from training.selectors.runs import run_get
 
 MAX_WAIT: Final = 300.0
 
@@ -30,6 +33,16 @@ class EvaluateParams(Params):
     samples: int | None = None
     wait_seconds: float = 60.0
     against: Literal["began", "nothing"] = "began"
+
+
+class CandidateParams(Params):
+    """``lessons`` are the whole context of the candidate, a text each; ``job_id`` is the training job whose selection
+    queries judge, and whose budget pays."""
+
+    job_id: str
+    lessons: list[str]
+    samples: int | None = None
+    wait_seconds: float = 60.0
 
 
 class MeansOut(serializers.Serializer[Any]):
@@ -80,16 +93,44 @@ class EvaluatedOut(Shape):
     }
 
 
+class TriedOut(EvaluatedOut):
+    """``p_corrected`` is for all tries on the selection queries of the job, ``tries`` the number of this one."""
+
+    checkpoint_id = serializers.UUIDField(help_text="To prove it: training.evaluate with this checkpoint.")
+    tries = serializers.IntegerField(allow_null=True, source="report.tries")
+    p_corrected = serializers.FloatField(allow_null=True)
+
+    computed = EvaluatedOut.computed | {
+        "p_corrected": lambda one: (found := primary_metrics(one)) and found["success_rate"].get("p_corrected"),
+    }
+
+
 async def evaluate(call: Call, params: EvaluateParams) -> dict[str, Any]:
     """Starts the evaluation and waits for it. If it is not done in time, ``metrics`` is null."""
+    return await _waited(call, params, start, EvaluatedOut)
+
+
+async def try_candidate(call: Call, params: CandidateParams) -> dict[str, Any]:
+    """Starts the trial, once for the same texts, and waits for it, as ``evaluate`` does."""
+    return await _waited(call, params, start_trial, TriedOut)
+
+
+async def _waited(
+    call: Call, params: Any, started: Callable[[Call, Any], EvaluationRun], shape: type[EvaluatedOut]
+) -> dict[str, Any]:
     if not 0 <= params.wait_seconds <= MAX_WAIT:
         message = f"wait_seconds must be between 0 and {MAX_WAIT:g}."
         raise Invalid(message, fields={"wait_seconds": message})
-    made = await in_thread(start)(call, params)
+    made = await in_thread(started)(call, params)
     job_id = made.job_id
     # Active, not "running": between two slices no worker has the job, and it is still not done.
     await call.until(lambda: not Job.objects.filter(id=job_id, status__in=ACTIVE).exists(), params.wait_seconds)
-    return await in_thread(lambda: EvaluatedOut(evaluation_get(call.actor, job_id)).data)()
+    return await in_thread(lambda: shape(evaluation_get(call.actor, job_id)).data)()
+
+
+def start_trial(call: Call, params: CandidateParams) -> EvaluationRun:
+    run = run_get(call.actor, params.job_id)
+    return candidate_try(call.actor, run, lessons=params.lessons, samples=params.samples)[0]
 
 
 def start(call: Call, params: EvaluateParams) -> EvaluationRun:
@@ -115,5 +156,12 @@ METHODS: Final[Table] = {
         evaluate,
         "Compare a checkpoint with the context that its run began with, or with no context.",
         EvaluatedOut,
+    ),
+    "training.try_candidate": Method(
+        CandidateParams,
+        "evaluate",
+        try_candidate,
+        "Try a candidate context on the selection queries of a job.",
+        TriedOut,
     ),
 }

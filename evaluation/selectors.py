@@ -53,6 +53,14 @@ def primary_metrics(evaluation: EvaluationRun) -> dict[str, Any] | None:
     return report["lines"][report["primary"]]["metrics"] if report else None
 
 
+def tries_of(evaluation: EvaluationRun) -> int:
+    """Number of this evaluation among those on the selection queries of its job, from 1; 0 on other queries."""
+    if evaluation.split != Split.SELECTION:
+        return 0
+    same = EvaluationRun.objects.filter(run_id=evaluation.run_id, split=Split.SELECTION)
+    return same.filter(job__created_at__lte=evaluation.job.created_at).count()
+
+
 class QueryChange(TypedDict):
     """The success rates of both arms on a query, and their trajectories."""
 

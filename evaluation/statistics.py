@@ -31,3 +31,9 @@ def minimum_detectable_effect(sd: float, n: int, *, power: float = 0.8, alpha: f
     if n < 2:
         return math.inf
     return (NORMAL.inv_cdf(1 - alpha / 2) + NORMAL.inv_cdf(power)) * sd / math.sqrt(n)
+
+
+def p_of_try(p_value: float, number: int) -> float:
+    """The p-value of try ``number`` (from 1) on the same queries, corrected for all tries. However many follow, the
+    family-wise error is bounded: the shares 1 / (k (k + 1)) of alpha sum to 1 (Foster and Stine 2008)."""
+    return min(p_value * number * (number + 1), 1.0)

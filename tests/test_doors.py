@@ -421,6 +421,10 @@ REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
     ("post", "evolutions"): ("playbook.evolve", {"agent": "router-7"}),
     ("post", "evolutions/<uuid:pk>/retry"): ("playbook.evolve", {}),
     ("post", "evolutions/<uuid:pk>/cancel"): ("run.cancel", {}),
+    ("post", "evaluations/candidates"): (
+        "evaluate",
+        lambda values: {"training_job_id": str(values["job_id"]), "lessons": ["Read the table."]},
+    ),
     ("post", "evaluations/<uuid:pk>/cancel"): ("run.cancel", {}),
     ("post", "evaluations/<uuid:pk>/resume"): ("run.resume", {}),
     ("post", "jobs/<uuid:pk>/pause"): ("run.pause", {}),
@@ -440,13 +444,17 @@ REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
     ("patch", "budgets/<int:pk>"): ("budget.edit", {"limit_usd": 500}),
     ("post", "prices"): ("price.edit", {"model": "small", "input_usd": 1, "output_usd": 2}),
 }
-MORE = {"training.go_on": {"max_budget_usd": 1}}  # parameters besides the job
+MORE = {  # parameters besides the job
+    "training.go_on": {"max_budget_usd": 1},
+    "training.try_candidate": {"lessons": ["Read the table."], "wait_seconds": 0},
+}
 RPC: dict[str, tuple[str, Any]] = {
     "training.start_grpo": ("run.start", {"agent_id": "router-7", "config": {"n_iterations": 1}}),
     "training.get_status": ("view", "job"),
     "training.pause": ("run.pause", "job"),
     "training.resume": ("run.resume", "job"),
     "training.go_on": ("run.start", "job"),
+    "training.try_candidate": ("evaluate", "job"),
     "training.cancel": ("run.cancel", "job"),
     "training.evaluate": ("evaluate", {"agent_id": "router-7", "wait_seconds": 0}),
     "training.export_trajectories": ("export", "job"),

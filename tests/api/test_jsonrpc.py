@@ -190,8 +190,8 @@ def test_each_method_answers_by_its_own_description(
         "training.list_jobs": {},
         "rpc.discover": {},
     }
-    # It takes a job that learned lessons: tests/training/services/test_starting_points.py.
-    assert set(values) | {"training.go_on"} == set(METHODS)
+    # They take a job that learns lessons: test_starting_points.py, tests/evaluation/test_candidates.py.
+    assert set(values) | {"training.go_on", "training.try_candidate"} == set(METHODS)
     for method, params in values.items():
         result = api.result(method, params)
         result_check(described, method, result)

@@ -122,7 +122,7 @@ def test_an_interrupted_evaluation_continues_from_its_last_result(run: TrainingR
 
 def test_an_evaluation_in_which_nothing_could_be_measured_says_so(run: TrainingRun) -> None:
     evaluation = final(run)
-    evaluation.report = build(evaluation, uses=1, seconds=1.0)
+    evaluation.report = build(evaluation, uses=1, tries=0, seconds=1.0)
     found = EvaluatedOut(evaluation).data
     assert found["metrics"]["success_rate"] is None and found["baseline_comparison"]["improvement_points"] is None
     assert "Nothing was measured" in found["verdict"]

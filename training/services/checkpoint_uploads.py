@@ -54,8 +54,6 @@ def checkpoint_upload(actor: Actor, agent: Agent, data: bytes, *, sha256: str) -
     """Stores a file as a checkpoint of this agent, tagged "uploaded". Nothing in the file is executed. If the agent has
     the checkpoint already and it is damaged, its bytes are restored.
 
-    Bytes go to storage before the agent's row is locked: a storage that falls silent would hold up its jobs.
-
     Raises:
         Missing, Forbidden: the actor may not.
         Invalid: a byte differs from what ``sha256`` is of, or it is no checkpoint of this program, or not one for this
@@ -73,6 +71,17 @@ def checkpoint_upload(actor: Actor, agent: Agent, data: bytes, *, sha256: str) -
         raise _refused(f"at least one byte differs: its SHA-256 is {actual}, and should be {sha256}")
     if known := _known(agent, sha256):
         return _mended(actor, known, data)
+    return checkpoint_admit(actor, agent, data)
+
+
+def checkpoint_admit(actor: Actor, agent: Agent, data: bytes) -> PolicyCheckpoint:
+    """Stores bytes that the agent has no checkpoint of, for services that have authorised the actor. They go to storage
+    before the agent's row is locked: a storage that falls silent would hold up its jobs.
+
+    Raises:
+        Invalid, Conflict: as ``checkpoint_upload`` raises.
+    """
+    sha256 = PolicyCheckpoint.digest(data)
     stored = _read(data)
     _check_fits(agent, stored)
     made = PolicyCheckpoint(
