@@ -152,6 +152,8 @@ CONSOLE_WRITES = {
     "loop-turns/<uuid:turn_id>/stop/": "deployment.edit",
     "loop-turns/<uuid:turn_id>/rows/": "deployment.edit",
     "traces/<uuid:production_trace_id>/feedback/": "feedback.give",
+    "playground/": "gateway.call",
+    "playground/answer/": "gateway.call",
     "events/": "events.edit",
     "events/publishing/": "events.edit",
     "events/trainings/<uuid:job_id>/cancel/": "run.cancel",

@@ -36,6 +36,7 @@ PLACES: Final = (
     Entry("Overview", "overview", "overview", r"/$"),
     Entry("Summary", "summary", "", r"/summary/"),
     Entry("Agents", "agents", "agents", r"/agents/(?![^/]+/(playbook|serving|loop|return)/)"),
+    Entry("Playground", "serving:playground", "", r"/playground/", needs="gateway.call"),
     Entry("Jobs", "training:jobs", "jobs", r"/(jobs|checkpoints)/"),
     Entry("Share links", "share_links", "", r"/share-links/", needs="share.edit"),
     Entry("Datasets", "training:datasets", "", r"/datasets/"),

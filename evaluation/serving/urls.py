@@ -6,6 +6,7 @@ from evaluation.serving import views
 from evaluation.serving.deployments import views as deployments
 from evaluation.serving.keys import views as keys
 from evaluation.serving.loop import views as loops
+from evaluation.serving.playground import views as playground
 from evaluation.serving.returns import views as returns
 from evaluation.serving.suites import views as suites
 from evaluation.serving.traces import views as traces
@@ -36,6 +37,8 @@ urlpatterns = [
     path("agents/<uuid:agent_id>/return/", returns.returns, name="returns"),
     path("loop-turns/<uuid:turn_id>/stop/", loops.stop, name="loop_stop"),
     path("loop-turns/<uuid:turn_id>/rows/", loops.decide, name="loop_rows"),
+    path("playground/", playground.playground, name="playground"),
+    path("playground/answer/", playground.answer, name="playground_answer"),
     path("traces/", traces.traces, name="traces"),
     path("traces/<uuid:production_trace_id>/", traces.trace, name="trace"),
     path("traces/<uuid:production_trace_id>/json/", traces.trace_json, name="trace_json"),

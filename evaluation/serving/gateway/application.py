@@ -9,11 +9,9 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Any, Final
 
 import orjson
-from django.conf import settings
 
 from agentcore_site.lib import trace_context
 from agentcore_site.lib.database import trouble_in
@@ -26,6 +24,7 @@ from evaluation.serving.gateway.chat_answers import ChatInterface, StreamedAnswe
 from evaluation.serving.gateway.consumers import Consumer, Consumers
 from evaluation.serving.gateway.cross_origin import crossing, preflight
 from evaluation.serving.gateway.gateway_call import GatewayCall
+from evaluation.serving.gateway.loop_calls import calls_end, calls_shared
 from evaluation.serving.gateway.passed_fields import fields_check, images_check
 from evaluation.serving.gateway.refusals import CallRefused
 from evaluation.serving.gateway.responses import ResponsesInterface, StreamedResponse
@@ -55,7 +54,6 @@ class Gateway:
     def __init__(self, behind: Application) -> None:
         self._behind = behind
         self._consumers = Consumers()
-        self._calls: tuple[asyncio.AbstractEventLoop, Calls] | None = None
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         if not scope["path"].startswith(PREFIX):
@@ -96,10 +94,7 @@ class Gateway:
     @property
     def calls(self) -> Calls:
         """The calls of the running event loop."""
-        loop = asyncio.get_running_loop()
-        if self._calls is None or self._calls[0] is not loop:
-            self._calls = (loop, Calls(Path(settings.GATEWAY_JOURNAL)))
-        return self._calls[1]
+        return calls_shared(asyncio.get_running_loop())
 
     def start(self) -> None:
         """Begins the background work before the first call: what a process that ended has left is finished."""
@@ -107,9 +102,7 @@ class Gateway:
 
     async def aclose(self) -> None:
         """Settles and stores the work of all calls that ended."""
-        if self._calls is not None:
-            await self._calls[1].aclose()
-            self._calls = None
+        await calls_end()
 
     async def _consumer(self, scope: dict[str, Any], headers: dict[bytes, bytes]) -> Consumer:
         """Raises CallRefused."""

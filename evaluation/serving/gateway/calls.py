@@ -190,12 +190,13 @@ class Calls:
 
     def _row(self, call: GatewayCall) -> dict[str, Any]:
         """The columns of a trace that are known when the call begins, as JSON."""
-        model = call.model
+        model, trial = call.model, call.most_micros is not None
         row = {
             "id": str(call.id),
             "organization_id": str(model.organization_id),
-            "agent_id": str(model.agent_id) if model.agent_id else None,
-            "release_id": str(call.release.id) if call.release else None,
+            # A trial is no traffic: monitoring, learning and the evidence of releases read the calls of their agent.
+            "agent_id": str(model.agent_id) if model.agent_id and not trial else None,
+            "release_id": str(call.release.id) if call.release and not trial else None,
             "deployment_id": str(model.deployment_id) if model.deployment_id else None,
             "arm": call.arm.value,
             "share": call.share,

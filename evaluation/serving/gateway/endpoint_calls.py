@@ -14,9 +14,9 @@ from budgets.llm.types import Completion, Endpoint
 from budgets.meter_port import BudgetRefused, CallKey, MeterFailure, SpendingRateFull, UnknownPrice
 from budgets.pricing import worst_case_micros
 from evaluation.serving.gateway.gateway_call import GatewayCall
-from evaluation.serving.gateway.gateway_clients import PRODUCTION, SHADOW, Payers
+from evaluation.serving.gateway.gateway_clients import Payers
 from evaluation.serving.gateway.key_limits import KeyHolds
-from evaluation.serving.gateway.refusals import CallRefused, refusal_of, spent_refusal
+from evaluation.serving.gateway.refusals import CallRefused, limit_refusal, refusal_of, spent_refusal
 from evaluation.serving.models import ArmName
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,6 @@ class EndpointCalls:
         model, upstreams = call.model, call.upstreams
         assert model.prices is not None
         payer = self._payers.payer(call.payer, model.prices, while_away_micros=model.while_away_micros)
-        purpose = SHADOW if call.arm == ArmName.SHADOW else PRODUCTION
         attempts = 0
         for at, upstream in enumerate(upstreams):
             last = at == len(upstreams) - 1
@@ -62,7 +61,7 @@ class EndpointCalls:
             if at == 0:
                 await self._hold(call, request, spent_micros)
             try:
-                key = CallKey(f"{call.id}/{number + at}", purpose, upstream.priced)
+                key = CallKey(f"{call.id}/{number + at}", call.purpose, upstream.priced)
                 found = await client.send(request, key=key, listener=listener)
                 return replace(found, attempts=found.attempts + attempts)
             except LLMError as error:
@@ -83,18 +82,16 @@ class EndpointCalls:
         raise AssertionError("the last endpoint answered or raised")
 
     async def _hold(self, call: GatewayCall, request: ModelRequest, spent_micros: int) -> None:
-        """Counts the call's worst case against the month of its key: that of ``request``, and what it spent before.
-        Raises CallRefused."""
-        consumer, prices = call.consumer, call.model.prices
+        """Counts the call's worst case against the month of its key, or the limit of a trial: that of ``request``, and
+        what it spent before. Raises CallRefused."""
+        consumer = call.consumer
+        if call.most_micros is not None:
+            if (wanted_micros := spent_micros + _worst_micros(call, request)) > call.most_micros:
+                raise limit_refusal(wanted_micros, call.most_micros)
+            return
         if consumer.key_id is None or consumer.monthly_micros is None or call.arm == ArmName.SHADOW:
             return
-        assert prices is not None
-        worst_micros = 0
-        for upstream in call.upstreams:
-            with suppress(UnknownPrice):
-                price = prices.price(upstream.priced)
-                tokens = {"prompt_tokens": request.prompt_tokens, "max_tokens": request.max_tokens}
-                worst_micros = max(worst_micros, worst_case_micros(price, **tokens))
+        worst_micros = _worst_micros(call, request)
         room_micros, read_at = consumer.monthly_micros - consumer.spent_micros, consumer.read_at
         if spent_micros >= room_micros:
             raise spent_refusal(consumer.monthly_micros)
@@ -105,6 +102,18 @@ class EndpointCalls:
         if not await self._holds.take(consumer.key_id, call.id, most_micros, room_micros=room_micros, read_at=read_at):
             call.held = False
             raise spent_refusal(consumer.monthly_micros, under_way=True)
+
+
+def _worst_micros(call: GatewayCall, request: ModelRequest) -> int:
+    """The highest cost of a request at any of the call's endpoints, in micro-dollars."""
+    assert call.model.prices is not None
+    worst_micros = 0
+    for upstream in call.upstreams:
+        with suppress(UnknownPrice):
+            price = call.model.prices.price(upstream.priced)
+            tokens = {"prompt_tokens": request.prompt_tokens, "max_tokens": request.max_tokens}
+            worst_micros = max(worst_micros, worst_case_micros(price, **tokens))
+    return worst_micros
 
 
 def refused_by(error: LLMError) -> CallRefused:

@@ -12,7 +12,7 @@ from typing import Any
 from agentcore_site.ids import uuid7
 from budgets.llm.types import Completion
 from evaluation.serving.gateway.consumers import Consumer
-from evaluation.serving.gateway.gateway_clients import PayerName
+from evaluation.serving.gateway.gateway_clients import PRODUCTION, SHADOW, TEST, PayerName
 from evaluation.serving.gateway.request import ChatRequest
 from evaluation.serving.gateway.served_models import ServedModel, ServedRelease, Upstream
 from evaluation.serving.models import ArmName
@@ -42,6 +42,7 @@ class GatewayCall:
     held: bool = False  # whether its worst case counts against its key's month
     cost_micros: int = 0  # once it has ended
     on_step: Callable[[], None] = lambda: None  # of an agent that takes several
+    most_micros: int | None = None  # of a person's trial, which is no traffic of its agent; None: a call of a program
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
@@ -67,6 +68,13 @@ class GatewayCall:
     @property
     def payer(self) -> PayerName:
         return (self.model.organization_id, self.model.agent_id)
+
+    @property
+    def purpose(self) -> str:
+        """The call's purpose in the ledger."""
+        if self.most_micros is not None:
+            return TEST
+        return SHADOW if self.arm == ArmName.SHADOW else PRODUCTION
 
     @property
     def temperature(self) -> float | None:

@@ -22,6 +22,7 @@ from evaluation.serving.traces.journal import Journal, Segment
 
 PRODUCTION: Final = "production"
 SHADOW: Final = "shadow"
+TEST: Final = "test"
 COMMITTED_SECONDS: Final = 5.0
 # An endpoint with a fallback after it gets one retry.
 BEFORE_ANOTHER: Final = RetryPolicy(max_retries=1, total_s=10.0)

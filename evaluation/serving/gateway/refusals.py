@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from agentcore_site.lib.money_format import money
+from agentcore_site.lib.money_format import apart, money
 from budgets.llm.errors import (
     CircuitOpen,
     ContextTooLong,
@@ -45,6 +45,13 @@ def spent_refusal(most_micros: int, *, under_way: bool = False) -> CallRefused:
     text = f"This key has spent the {money(most_micros)} that it may spend in a month (UTC)."
     if under_way:
         text = f"Calls of this key that are under way may cost all that is left of its {money(most_micros)} a month."
+    return CallRefused(402, text, "insufficient_quota")
+
+
+def limit_refusal(wanted_micros: int, most_micros: int) -> CallRefused:
+    """The refusal of a trial whose answer may cost more than its limit."""
+    wanted, most = apart(wanted_micros, most_micros)
+    text = f"This answer may cost {wanted}, and its limit is {most}. Raise the limit, or ask for a shorter answer."
     return CallRefused(402, text, "insufficient_quota")
 
 

@@ -141,6 +141,12 @@ def _endpoint_model(organization_id: uuid.UUID, name: str) -> ServedModel:
     if row is None:
         why = f"No model {name[:80]!r} here. GET /v1/models lists what there is; another one is endpoint/model."
         return ServedModel(name, organization_id, fault=why)
+    return endpoint_served(row, model, name)
+
+
+def endpoint_served(row: ModelEndpoint, model: str, name: str) -> ServedModel:
+    """A model of an endpoint under a name; ``fault`` says why it can't be called."""
+    organization_id = row.organization_id
     try:
         upstreams = (_upstream(row, model),)
     except BadEndpoint as error:
@@ -150,15 +156,20 @@ def _endpoint_model(organization_id: uuid.UUID, name: str) -> ServedModel:
 
 
 def _release(agent: Agent, release: Release, serving: AgentServing) -> ServedRelease:
-    bundle = _bundle(release.pk)
-    found = ServedRelease(release.pk, release.number, bundle)
+    found = served_bundle(agent, ServedRelease(release.pk, release.number, _bundle(release.pk)), serving)
+    return replace(found, fault=f"Release {found.number} can't be served: {found.fault}") if found.fault else found
+
+
+def served_bundle(agent: Agent, found: ServedRelease, serving: AgentServing) -> ServedRelease:
+    """A release with what answers for its bundle; ``fault`` says why nothing does."""
+    bundle = found.bundle
     try:
         if bundle.runtime == AgentRuntime.ACTION:
             return replace(found, action=_action(agent, bundle))
         tools = tools_of(agent, bundle) if bundle.is_played else None
         return replace(found, upstreams=_upstreams(bundle, serving), tools=tools)
     except (BadEndpoint, DomainError, ObjectDoesNotExist, UnknownName, ValueError) as error:
-        return replace(found, fault=f"Release {release.number} can't be served: {error}")
+        return replace(found, fault=str(error))
 
 
 @lru_cache(maxsize=256)

@@ -1,0 +1,107 @@
+"""The question of the playground and its candidates."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any, Final
+
+from django import forms
+
+from agentcore_site.console.forms import ServiceForm
+from agentcore_site.lib.money import micros
+from evaluation.serving.playground.candidates import Candidate, Candidates
+from evaluation.serving.playground.services import MOST, Question
+
+LONGEST: Final = 100_000  # characters of a text
+LEAST: Final = 2  # candidates of a run
+
+
+class CandidateField(forms.ChoiceField):
+    """An agent, a release or a model, by its id; the service says whether it can be called."""
+
+    def valid_value(self, value: Any) -> bool:
+        return True
+
+
+class QuestionForm(ServiceForm):
+    question = forms.CharField(
+        max_length=LONGEST, strip=False, widget=forms.Textarea(attrs={"rows": 5}), label="Question"
+    )
+    system = forms.CharField(
+        max_length=LONGEST,
+        strip=False,
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 2}),
+        label="System message",
+        help_text="Sent before the question, after each candidate's own prompt. Empty: none.",
+    )
+    max_tokens = forms.IntegerField(
+        min_value=1, max_value=32_768, initial=1_024, label="Longest answer, tokens", help_text="Of each answer."
+    )
+    limit_usd = forms.DecimalField(
+        min_value=Decimal("0.0001"),
+        max_value=Decimal(100),
+        max_digits=9,
+        decimal_places=4,
+        initial=Decimal("0.50"),
+        label="Limit of each answer, dollars",
+        help_text="No call begins that could pass it. The budgets of organisation and agent hold as well.",
+    )
+    run = forms.CharField(max_length=500, widget=forms.HiddenInput)
+
+    @property
+    def asked(self) -> Question:
+        found = self.cleaned_data
+        limits = {"max_tokens": found["max_tokens"], "most_micros": micros(found["limit_usd"])}
+        return Question(found["question"], found["system"], **limits)
+
+
+class PlaygroundForm(QuestionForm):
+    """``offered``: what can be chosen. The first two candidates are required."""
+
+    def __init__(self, *args: Any, offered: Candidates, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for place in range(1, MOST + 1):
+            needed = place <= LEAST
+            self.fields[f"candidate_{place}"] = CandidateField(
+                choices=[("", "Choose one" if needed else "None"), *offered.choices],
+                required=needed,
+                label=f"Candidate {place}",
+            )
+            self.fields[f"prompt_{place}"] = forms.CharField(
+                max_length=LONGEST,
+                strip=False,
+                required=False,
+                widget=forms.Textarea(attrs={"rows": 4}),
+                label=f"Prompt of candidate {place}",
+                help_text="In place of its own system prompt. Empty: its own, which a model does not have.",
+            )
+
+    @property
+    def places(self) -> list[dict[str, Any]]:
+        """The fields of each candidate, for the template."""
+        return [
+            {"candidate": self[f"candidate_{place}"], "prompt": self[f"prompt_{place}"]} for place in range(1, MOST + 1)
+        ]
+
+    def values(self) -> dict[str, Any]:
+        found = self.cleaned_data
+        named = [(found[f"candidate_{place}"], found[f"prompt_{place}"]) for place in range(1, MOST + 1)]
+        return {"candidates": [Candidate(*one) for one in named if one[0]], "question": self.asked, "run": found["run"]}
+
+
+class AnswerForm(QuestionForm):
+    """One candidate of a run, at its place in it, counted from 0."""
+
+    candidate = forms.CharField(max_length=80)
+    prompt = forms.CharField(max_length=LONGEST, strip=False, required=False)
+    place = forms.IntegerField(min_value=0, max_value=MOST - 1)
+
+    def values(self) -> dict[str, Any]:
+        found = self.cleaned_data
+        return {
+            "candidate": Candidate(found["candidate"], found["prompt"]),
+            "question": self.asked,
+            "run": found["run"],
+            "place": found["place"],
+        }

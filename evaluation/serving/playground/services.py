@@ -1,0 +1,119 @@
+"""Runs of the playground: each answer is asked for once, however often its page is loaded."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from asgiref.sync import async_to_sync
+from django.core import signing
+from django.core.cache import cache
+from redis.exceptions import RedisError
+
+from agentcore_site.audit.services import record
+from agentcore_site.ids import uuid7
+from agentcore_site.lib.errors import Conflict, Invalid, Unavailable
+from agentcore_site.lib.money import dollars
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.permissions import require, require_somewhere
+from evaluation.serving.playground.candidates import Candidate, candidate_label, candidate_model
+from evaluation.serving.playground.trials import Trial, TrialAnswer, trial_answer
+
+MOST: Final = 4  # candidates of a run
+SALT: Final = "playground"
+SECONDS: Final = 24 * 3600  # for which a page can ask
+
+
+@dataclass(frozen=True)
+class Question:
+    """``most_micros``: the limit of each answer's cost. ``max_tokens``: of each answer."""
+
+    text: str
+    system: str
+    max_tokens: int
+    most_micros: int
+
+    @property
+    def body(self) -> dict[str, object]:
+        said = [{"role": "system", "content": self.system}] if self.system else []
+        messages = [*said, {"role": "user", "content": self.text}]
+        return {"model": SALT, "messages": messages, "max_tokens": self.max_tokens}
+
+
+def run_token(actor: Actor) -> str:
+    """The names of the answers of one run, for this person alone."""
+    return signing.dumps([actor.user.pk, *(str(uuid7()) for _ in range(MOST))], salt=SALT)
+
+
+def run_calls(actor: Actor, token: str) -> Sequence[uuid.UUID]:
+    """The names of the answers of a run, by their places.
+
+    Raises:
+        Invalid: the token is another person's, or a day old.
+    """
+    try:
+        user, *names = signing.loads(token, salt=SALT, max_age=SECONDS)
+    except signing.BadSignature:
+        user, names = None, []
+    if user != actor.user.pk:
+        raise Invalid("This page was open for more than a day. Ask again.")
+    return [uuid.UUID(name) for name in names]
+
+
+def run_begin(actor: Actor, candidates: Sequence[Candidate], question: Question, run: str) -> list[str]:
+    """Checks a run before its first call. ``run``: its token. Returns the candidates' labels.
+
+    Raises:
+        Missing, Forbidden: a candidate is not the actor's, or the actor may not call models.
+        Invalid: a candidate can't be called (``fields`` says which), or the token is not valid.
+    """
+    require_somewhere(actor, "gateway.call")
+    run_calls(actor, run)
+    labels = []
+    for place, candidate in enumerate(candidates, 1):
+        try:
+            model = candidate_model(actor, candidate)
+        except Invalid as error:
+            raise Invalid(error.message, fields={f"candidate_{place}": error.message}) from error
+        require(actor, "gateway.call", model.organization_id)
+        labels.append(candidate_label(model, candidate))
+    limits = {"limit_usd": dollars(question.most_micros), "max_tokens": question.max_tokens}
+    record(
+        actor,
+        "playground.asked",
+        organization=model.organization_id,
+        after={"candidates": [one.value for one in candidates], **limits},
+    )
+    return labels
+
+
+def run_answer(
+    actor: Actor, candidate: Candidate, question: Question, run: str, place: int
+) -> tuple[uuid.UUID, TrialAnswer]:
+    """The answer of the candidate at this place of a run, which is paid for, and the id of its trace.
+
+    Raises:
+        Missing, Forbidden, Invalid: as ``run_begin``.
+        Conflict: this answer was asked for before.
+        Unavailable: it can't be known whether it was.
+    """
+    model = candidate_model(actor, candidate)
+    require(actor, "gateway.call", model.organization_id)
+    call = run_calls(actor, run)[place]
+    _first(call)
+    trial = Trial(call, model, question.body, question.most_micros, candidate.prompt)
+    return call, async_to_sync(trial_answer)(trial)
+
+
+def _first(call: uuid.UUID) -> None:
+    """Raises Conflict, Unavailable."""
+    try:
+        first = cache.add(f"{SALT}:{call}", 1, SECONDS)
+    except RedisError as error:
+        raise Unavailable(
+            "Redis is away, so it can't be known whether this was asked before. Ask again later."
+        ) from error
+    if not first:
+        raise Conflict("This answer was asked for before, and is not paid for twice. Press Ask to ask again.")

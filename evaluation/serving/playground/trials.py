@@ -1,0 +1,97 @@
+"""One answer of a candidate, by the gateway's own calls: held, settled and traced as they are."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from uuid import UUID
+
+from budgets.llm.transport import Listener
+from evaluation.serving.gateway.calls import DiscardedAnswer
+from evaluation.serving.gateway.calls_at_once import AtOnceFull, CallSource
+from evaluation.serving.gateway.consumers import Consumer
+from evaluation.serving.gateway.gateway_call import GatewayCall
+from evaluation.serving.gateway.loop_calls import calls_here
+from evaluation.serving.gateway.passed_fields import fields_check
+from evaluation.serving.gateway.refusals import CallRefused
+from evaluation.serving.gateway.request import request_of
+from evaluation.serving.gateway.served_models import ServedModel
+from evaluation.serving.traces.content import answered
+from experiences.privacy import redact
+from experiences.rollouts.runtimes.chat_body import BadCall
+
+CALLER: Final = "playground"  # in place of a key
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A question to a candidate. ``id`` becomes that of the call's trace. ``most_micros``: the limit of its cost.
+    ``prompt``: the system prompt of a plain model."""
+
+    id: UUID
+    model: ServedModel
+    body: Mapping[str, Any]
+    most_micros: int
+    prompt: str = ""
+
+
+@dataclass(frozen=True)
+class TrialAnswer:
+    """An answer, or with ``error`` the reason why there is none. Seconds and tokens are of all requests of the call;
+    ``first_seconds`` passed until the first token."""
+
+    error: str = ""
+    text: str = ""
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    steps: list[dict[str, Any]] = field(default_factory=list)
+    finish_reason: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_micros: int = 0
+    seconds: float = 0.0
+    first_seconds: float | None = None
+    endpoint: str = ""
+
+
+async def trial_answer(trial: Trial, listener: Listener | None = None) -> TrialAnswer:
+    """Makes the call; its cost is settled when this returns. ``listener`` receives a model's answer as it comes."""
+    model = trial.model
+    consumer = Consumer(model.organization_id, CALLER)
+    async with calls_here() as calls:
+        call = GatewayCall(
+            consumer, request_of(trial.body), model, "", release=model.current, most_micros=trial.most_micros
+        )
+        call.id = trial.id
+        call.render_context()
+        if call.release is None:
+            call.system = trial.prompt
+        error, done = "", None
+        try:
+            with calls.at_once.counted("calls", CallSource("", str(model.organization_id), "")):
+                fields_check(call.request.body, {one.name: one.endpoint for one in call.upstreams})
+                done = await calls.answer(call, listener or DiscardedAnswer())
+        except (CallRefused, BadCall, AtOnceFull) as refused:
+            error = redact(str(refused))
+    return _answer(call, done, error)
+
+
+def _answer(call: GatewayCall, done: Mapping[str, Any] | None, error: str) -> TrialAnswer:
+    found = answered(call.completion) if call.completion is not None else dict(call.played)
+    if done is not None and not found:  # of an agent that chooses actions
+        found = {"response": done["choices"][0]["message"], "finish_reason": done["choices"][0]["finish_reason"]}
+    message = found.get("response") or {}
+    return TrialAnswer(
+        error,
+        text=str(message.get("content") or ""),
+        calls=[one["function"] for one in message.get("tool_calls", ())],
+        steps=message.get("agentcore_steps", []),
+        finish_reason=found.get("finish_reason", ""),
+        input_tokens=found.get("input_tokens", 0),
+        output_tokens=found.get("output_tokens", 0),
+        cost_micros=call.cost_micros,
+        seconds=time.perf_counter() - call.began,
+        first_seconds=None if call.first is None else call.first - call.began,
+        endpoint=call.endpoint,
+    )
