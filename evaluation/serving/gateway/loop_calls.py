@@ -17,7 +17,7 @@ _shared: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, Calls]] = WeakKeyDic
 
 
 def calls_shared(loop: asyncio.AbstractEventLoop) -> Calls:
-    """Those of the loop, which are made where there are none. ``calls_end`` ends them."""
+    """The calls of the loop, which are made where there are none. ``calls_end`` ends them."""
     if loop not in _shared:
         _shared[loop] = Calls(Path(settings.GATEWAY_JOURNAL))
     return _shared[loop]
@@ -31,7 +31,7 @@ async def calls_end() -> None:
 
 @asynccontextmanager
 async def calls_here() -> AsyncIterator[Calls]:
-    """Those of the running loop. A loop without a gateway has calls of its own for the block, which are settled and
+    """The calls of the running loop. A loop without a gateway has calls of its own for the block, which are settled and
     stored at its end."""
     loop = asyncio.get_running_loop()
     if loop in _shared:

@@ -35,7 +35,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Candidates:
-    """What an actor can choose from, as groups of values and labels."""
+    """The choices of an actor, as groups of values and labels."""
 
     agents: Sequence[tuple[str, str]]
     releases: Sequence[tuple[str, str]]
@@ -69,7 +69,7 @@ def candidates_offered(actor: Actor) -> Candidates:
 
 
 def candidate_model(actor: Actor, candidate: Candidate) -> ServedModel:
-    """What the gateway calls for a candidate, and how.
+    """The model or release that the gateway calls for a candidate.
 
     Raises:
         Missing, Forbidden: it is not the actor's.

@@ -67,7 +67,7 @@ def answer(request: HttpRequest, actor: Actor) -> HttpResponse:
 
 
 def _initial(request: HttpRequest, actor: Actor) -> dict[str, Any]:
-    """What links to this page fill in."""
+    """The values that links to this page fill in."""
     agent, release, endpoint, trajectory = query_params(request, "agent", "release", "endpoint", "trajectory")
     found: dict[str, Any] = {}
     chosen = [f"{kind}:{row_id}" for kind, row_id in ((AGENT, agent), (RELEASE, release), (MODEL, endpoint)) if row_id]
