@@ -10,7 +10,7 @@ from django import forms
 from agentcore_site.console.forms import ServiceForm
 from agentcore_site.lib.money import micros
 from evaluation.serving.playground.candidates import Candidate, Candidates
-from evaluation.serving.playground.services import MOST, Question
+from evaluation.serving.playground.services import MOST, TrialQuestion
 
 LONGEST: Final = 100_000  # characters of a text
 LEAST: Final = 2  # candidates of a run
@@ -50,10 +50,10 @@ class QuestionForm(ServiceForm):
     run = forms.CharField(max_length=500, widget=forms.HiddenInput)
 
     @property
-    def asked(self) -> Question:
+    def asked(self) -> TrialQuestion:
         found = self.cleaned_data
         limits = {"max_tokens": found["max_tokens"], "most_micros": micros(found["limit_usd"])}
-        return Question(found["question"], found["system"], **limits)
+        return TrialQuestion(found["question"], found["system"], **limits)
 
 
 class PlaygroundForm(QuestionForm):

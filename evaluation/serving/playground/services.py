@@ -27,7 +27,7 @@ SECONDS: Final = 24 * 3600  # for which a page can ask
 
 
 @dataclass(frozen=True)
-class Question:
+class TrialQuestion:
     """``most_micros``: the limit of each answer's cost. ``max_tokens``: of each answer."""
 
     text: str
@@ -62,7 +62,7 @@ def run_calls(actor: Actor, token: str) -> Sequence[uuid.UUID]:
     return [uuid.UUID(name) for name in names]
 
 
-def run_begin(actor: Actor, candidates: Sequence[Candidate], question: Question, run: str) -> list[str]:
+def run_begin(actor: Actor, candidates: Sequence[Candidate], question: TrialQuestion, run: str) -> list[str]:
     """Checks a run before its first call. ``run``: its token. Returns the candidates' labels.
 
     Raises:
@@ -90,7 +90,7 @@ def run_begin(actor: Actor, candidates: Sequence[Candidate], question: Question,
 
 
 def run_answer(
-    actor: Actor, candidate: Candidate, question: Question, run: str, place: int
+    actor: Actor, candidate: Candidate, question: TrialQuestion, run: str, place: int
 ) -> tuple[uuid.UUID, TrialAnswer]:
     """The answer of the candidate at this place of a run, which is paid for, and the id of its trace.
 
