@@ -1,7 +1,8 @@
-"""Text files from people: UTF-8, and JSON Lines, refused with the number of the line that is wrong."""
+"""Text files from people: UTF-8, UTF-16, and JSON Lines, refused with the number of the line that is wrong."""
 
 from __future__ import annotations
 
+import codecs
 import json
 from collections.abc import Callable
 from typing import Any, Final
@@ -11,13 +12,37 @@ from agentcore_site.lib.errors import Invalid
 NAMED: Final = 5  # lines that are wrong, at most
 
 
+_MARKS: Final = (  # UTF-32's little-endian mark begins with UTF-16's
+    (codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"),
+)  # fmt: skip
+SAVE: Final = 'Save it as UTF-8 (in Excel "CSV UTF-8", in an editor "Save with encoding").'
+
+
 def file_text(content: bytes) -> str:
-    """Raises:
-    Invalid: it is no UTF-8 text."""
+    """The text of a file in UTF-8, or in UTF-16 or UTF-32 where a mark or zero bytes say so. No other is certain.
+
+    Raises:
+        Invalid: it is none of them; the message quotes the line and says how to save the file.
+    """
+    marked = next((name for mark, name in _MARKS if content.startswith(mark)), None)
+    encoding = marked or _by_zeros(content) or "utf-8"
     try:
-        return content.decode("utf-8-sig")
+        return content.decode(encoding)
     except UnicodeDecodeError as error:
-        raise refused(f"The file is not UTF-8 text (byte {error.start}). Save it as UTF-8.") from error
+        if encoding not in ("utf-8", "utf-8-sig"):
+            raise refused(f"The file is not UTF-8, and as {encoding.upper()} it is damaged. {SAVE}") from error
+        line = content[: error.start].count(b"\n") + 1
+        around = content[max(content.rfind(b"\n", 0, error.start) + 1, error.start - 20) : error.start + 20]
+        quoted = around.split(b"\n")[0].decode("cp1252", "replace").strip()
+        western = f' If "{quoted}" is right, it is in Windows\' Western encoding.' if quoted.isprintable() else ""
+        raise refused(f"The file is not UTF-8 text (byte {error.start}, line {line}).{western} {SAVE}") from error
+
+
+def _by_zeros(content: bytes) -> str | None:
+    """UTF-16 without a mark: its first two characters are ASCII, so each has a zero byte."""
+    head = "".join("0" if byte == 0 else "x" for byte in content[:4])
+    return {"x0x0": "utf-16-le", "0x0x": "utf-16-be"}.get(head)
 
 
 def jsonl_rows(text: str, *, like: str, fault: Callable[[Any], str | None] = lambda _: None) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from budgets.llm.content import content_in
+from budgets.llm.finish import NAMES, ends, finish_of, reason_in
 from budgets.llm.halves import clean
 from budgets.llm.wire import arguments_read, dumped_json, function_in
 
@@ -20,6 +21,8 @@ def standard_body(body: bytes, value: Any, *, strict: bool) -> bytes:
 
 
 def _choice(choice: Any) -> Any:
+    if isinstance(choice, Mapping) and (reason := reason_in(choice)) not in (None, *NAMES) and ends(reason):
+        choice = {**choice, "finish_reason": finish_of(reason)}
     message = choice.get("message") if isinstance(choice, Mapping) else None
     if not isinstance(message, Mapping):
         if not isinstance(choice, Mapping) or not isinstance(choice.get("text"), str):

@@ -14,7 +14,7 @@ import orjson
 from budgets.llm.content import content_in
 from budgets.llm.errors import Malformed
 from budgets.llm.events import Event
-from budgets.llm.finish import BROKEN, ends
+from budgets.llm.finish import NAMES, breaks_off, ends, finish_of, reason_in
 from budgets.llm.halves import Halves, all_paired, clean
 from budgets.llm.opaque import merge, opaque_of_message, weight
 from budgets.llm.streamed_calls import CallPiece, StreamedCalls
@@ -153,7 +153,7 @@ class Assembly:
         if choice.get("error"):
             raise error_in(choice["error"])
         delta, standard = self._delta_in(choice)
-        given, reason = delta.get("content"), choice.get("finish_reason")
+        given, reason = delta.get("content"), reason_in(choice)
         content = content_in(given, whole=False)
         if content is None:
             raise Malformed(f"content of a delta is {kind(given)}.")
@@ -175,7 +175,7 @@ class Assembly:
             pieces += released
         standard = strict and standard and as_given and not shown and text == (given or "")
         self._begun = self._begun or bool(content.text or self._thoughts or opaque or pieces or reason is not None)
-        if not standard or not (reason is None or ends(reason)):
+        if not standard or choice.get("finish_reason") not in (None, *NAMES):
             data = self._written(chunk, choice, text, pieces, {**delta, **shown})
         return StreamDelta(data, text, tuple(pieces))
 
@@ -193,7 +193,7 @@ class Assembly:
 
     def _finished(self, reason: object) -> None:
         """Raises Malformed: the service says that it failed."""
-        if isinstance(reason, str) and reason.lower() in BROKEN:
+        if breaks_off(reason):
             raise Malformed("The service broke its answer off: {}", quoted=f"finish_reason is {reason}", broken=True)
         if reason is not None and (ends(reason) or not ends(self._finish)):
             self._finish = reason
@@ -204,7 +204,7 @@ class Assembly:
         message, text = choice.get("message"), choice.get("text")
         if delta is None and isinstance(message, Mapping):  # a server that sends messages, or one whole message
             self._in_messages = self._in_messages or not self._begun
-            again = ends(choice.get("finish_reason")) and message.get("content") == "".join(self._content)
+            again = ends(reason_in(choice)) and message.get("content") == "".join(self._content)
             return (message if self._in_messages and not (self._begun and again) else {}), False
         if delta is None and isinstance(text, str):
             return {"content": text}, False
@@ -228,9 +228,10 @@ class Assembly:
             kept["content"] = text
         if calls and "function_call" not in kept:
             kept["tool_calls"] = [piece.as_json() for piece in calls]
-        reason = choice.get("finish_reason")
+        reason = reason_in(choice)
         beside = {name: value for name, value in choice.items() if name not in ("message", "text", "delta")}
-        written = {"index": 0, **beside, "delta": kept, "finish_reason": reason if ends(reason) else None}
+        ended = finish_of(reason) if isinstance(reason, str) and ends(reason) else None
+        written = {"index": 0, **beside, "delta": kept, "finish_reason": ended}
         head: dict[str, Any] = {name: one for name, one in self._head.items() if name != "usage"}
         return dumped_json({**head, "object": "chat.completion.chunk", **chunk, "choices": [written]}).decode()
 

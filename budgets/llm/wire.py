@@ -17,7 +17,7 @@ import orjson
 from budgets.llm.content import content_in
 from budgets.llm.error_bodies import read_error
 from budgets.llm.errors import Malformed
-from budgets.llm.finish import BROKEN, finish_of
+from budgets.llm.finish import breaks_off, finish_of, reason_in
 from budgets.llm.halves import all_paired, clean
 from budgets.llm.opaque import opaque_of_call, opaque_of_message
 from budgets.llm.types import Answer, AnswerTokens, ReportedUsage, ToolCall
@@ -81,8 +81,8 @@ def read(value: object) -> Answer:
         message = _message(choice, notes)
         text, reasoning, opaque = _said(message, notes)
         calls = _tool_calls(message, notes)
-        finish = _name(choice.get("finish_reason"), "finish_reason", notes)
-        if finish.lower() in BROKEN:
+        finish = _name(reason_in(choice), "finish_reason", notes)
+        if breaks_off(finish):
             raise Malformed("The service broke its answer off: {}", quoted=f"finish_reason is {finish}", broken=True)
     except Malformed as error:
         error.usage = usage

@@ -82,7 +82,8 @@ def _unpacked(content: bytes) -> bytes:
 
 def _text(name: str, text: str) -> RowTable:
     start = text.lstrip()[:1]
-    if name.endswith((".tsv", ".tab")):
+    of_excel = name.endswith(".txt") and start not in ("{", "[") and "\t" in text.split("\n", 1)[0]  # "Unicode text"
+    if of_excel or name.endswith((".tsv", ".tab")):
         return _separated(text, "\t")
     if name.endswith(".csv"):
         return _separated(text, _separator(text))

@@ -174,12 +174,59 @@ def test_a_stream_that_is_cut_after_a_reason_that_is_none_is_cut(reason: Any) ->
     assert deltas(sse(chunk, STOP, chunk, done=False))[1].ended
 
 
-@pytest.mark.parametrize(
-    ("reason", "read_as"), [("eos", "stop"), ("MAX_TOKENS", "length"), ("end_turn", "stop"), ("tool_use", "tool_calls")]
-)
-def test_other_words_for_a_known_reason_end_a_stream(reason: str, read_as: str) -> None:
-    body = sse(delta(content="a"), {"choices": [{"delta": {}, "finish_reason": reason}]}, done=False)
+REASONS: dict[str, tuple[str, ...]] = {
+    "stop": ("eos", "end_turn", "EOS_TOKEN", "StopSequence", "normal", "end turn", "COMPLETE"),
+    "length": ("MAX_TOKENS", "MaxTokens", "limit", "ERROR_LIMIT", "max-tokens", "TOKEN_LIMIT", "model_length"),
+    "tool_calls": ("tool_use", "TOOL_CALL", "tool-calls"),
+    "content_filter": (
+        "ERROR_TOXIC", "safety", "SAFETY", "IMAGE_SAFETY", "content-filter", "contentFilter", "content_filtered",
+        "sensitive", "PROHIBITED_CONTENT", "RECITATION", "blocked_by_policy", "moderation", "guardrail_intervened",
+        "refusal", "SPII",
+    ),
+}  # fmt: skip
+FAILURES = (
+    "error", "ERROR", "network_error", "insufficient_system_resource", "MALFORMED_FUNCTION_CALL", "USER_CANCEL",
+    "TIME_LIMIT", "timeout", "server_overloaded", "UNEXPECTED_TOOL_CALL", "engine_failed", "internal-error", "aborted",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("done", [True, False])
+@pytest.mark.parametrize(("read_as", "reason"), [(name, one) for name, all_ in REASONS.items() for one in all_])
+def test_other_words_for_a_known_reason_end_a_stream(reason: str, read_as: str, done: bool) -> None:
+    body = sse(delta(content="a"), {"choices": [{"delta": {}, "finish_reason": reason}]}, done=done)
     assert read(body).finish_reason == read_as
+    shown = [json.loads(one.data) for one in deltas(body)[0] if one.data != "[DONE]"]
+    assert shown[-1]["choices"][0]["finish_reason"] == read_as
+    answer = {"choices": [{"message": {"content": "a"}, "finish_reason": reason}]}
+    assert wire.read(answer).finish_reason == read_as
+    passed = json.loads(standard_body(json.dumps(answer).encode(), answer, strict=True))
+    assert passed["choices"][0]["finish_reason"] == read_as
+
+
+def test_reasons_as_objects_are_read_by_their_type() -> None:
+    last = {"choices": [{"delta": {}, "finish_reason": {"type": "length", "length": 10}}]}
+    assert read(sse(delta(content="a"), last, done=False)).finish_reason == "length"
+    assert (
+        wire.read({"choices": [{"message": {"content": "a"}, "finish_reason": {"type": "stop"}}]}).finish_reason
+        == "stop"
+    )
+
+
+@pytest.mark.parametrize("done", [True, False])
+@pytest.mark.parametrize("reason", FAILURES)
+def test_a_reason_that_is_a_failure_breaks_an_answer_off(reason: str, done: bool) -> None:
+    body = sse(delta(content="a"), {"choices": [{"delta": {}, "finish_reason": reason}]}, done=done)
+    with pytest.raises(errors.Malformed, match=f"broke its answer off.*{reason}"):
+        deltas(body)
+    with pytest.raises(errors.Malformed, match=f"broke its answer off.*{reason}"):
+        wire.read({"choices": [{"message": {"content": "a"}, "finish_reason": reason}]})
+
+
+@pytest.mark.parametrize("reason", ["other", "LANGUAGE", "pause_turn", "x"])
+def test_a_reason_that_is_not_known_ends_a_stream_only_with_its_closing_line(reason: str) -> None:
+    last = {"choices": [{"delta": {}, "finish_reason": reason}]}
+    assert not deltas(sse(delta(content="a"), last, done=False))[1].ended
+    assert read(sse(delta(content="a"), last)).finish_reason == reason
 
 
 def test_parts_of_content_are_joined_and_thoughts_lie_apart() -> None:

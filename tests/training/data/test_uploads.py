@@ -72,6 +72,43 @@ def test_a_file_that_is_no_text_is_refused() -> None:
         read_rows("q.jsonl", b"\xff\xfe\x00")
 
 
+@pytest.mark.parametrize(
+    "encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "mark and utf-16-be"]
+)
+@pytest.mark.parametrize("packed", [False, True])
+def test_files_of_a_certain_encoding_are_read(encoding: str, packed: bool) -> None:
+    def written(text: str) -> bytes:
+        content = text.encode(encoding.removeprefix("mark and "))
+        content = "\ufeff".encode("utf-16-be") + content if encoding.startswith("mark") else content
+        return gzip.compress(content) if packed else content
+
+    wanted = [("Was heißt Café 🧀?", {"answer": "naïve"})]
+    table = "query{0}expected_outcome\r\nWas heißt Café 🧀?{0}naïve\r\n"
+    for name, text in (
+        ("q.csv", table.format(",")),
+        ("q.csv", table.format("\t")),  # "Unicode text" of Excel has tabs
+        ("q.txt", table.format("\t")),
+        ("q.tsv", table.format("\t")),
+        ("q.jsonl", json.dumps({"query": wanted[0][0], "expected_outcome": wanted[0][1]}, ensure_ascii=False)),
+        ("q.json", json.dumps([{"query": wanted[0][0], "expected_outcome": wanted[0][1]}], ensure_ascii=False)),
+    ):
+        rows = read_rows(f"{name}.gz" if packed else name, written(text))
+        assert [(row["query"], row["expected_outcome"]) for row in rows] == wanted
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "cp1252"])
+def test_an_encoding_that_is_not_certain_is_refused_with_the_line_and_what_to_do(encoding: str) -> None:
+    content = "query,expected_outcome\nWhere?,Café Zoë\n".encode(encoding)
+    with pytest.raises(Invalid) as refused:
+        read_rows("q.csv", content)
+    assert str(refused.value) == (
+        'The file is not UTF-8 text (byte 33, line 2). If "Where?,Café Zoë" is right, it is in Windows\' Western'
+        ' encoding. Save it as UTF-8 (in Excel "CSV UTF-8", in an editor "Save with encoding").'
+    )
+    with pytest.raises(Invalid, match=r"^The file is not UTF-8 text \(byte 0, line 1\)\. Save it as UTF-8"):
+        read_rows("q.csv", b"\x89\x01\x02\x03")
+
+
 def test_limits_on_size_and_number() -> None:
     with pytest.raises(TooLarge, match="MB"):
         read_rows("q.jsonl", b" " * (MAX_BYTES + 1))
