@@ -38,6 +38,7 @@ LINE_NAMES: Final = {
     "selection": "selection queries",
     "given": "given queries",
 }
+MARGIN: Final = 0.05  # a difference of success rates below which it does not matter, as at the gate of releases
 METHOD: Final = (
     "Both arms answered the same queries {samples} times each with the same random numbers. The samples of a query are "
     "averaged first, and differences are tested by sign-flip permutation over queries. Their intervals are Student's t "
@@ -165,7 +166,7 @@ def _line(evaluation: EvaluationRun, line: str, tries: int) -> dict[str, Any]:
         "name": LINE_NAMES.get(line, line.replace("_", " ")),
         "n_queries": n,
         "samples": evaluation.samples,
-        "verdict": _words(found["success_rate"], LINE_NAMES.get(line, line), n, evaluation.baseline, tries),
+        "verdict": verdict_words(found["success_rate"], LINE_NAMES.get(line, line), n, evaluation.baseline, tries),
         "metrics": found,
     }
 
@@ -248,8 +249,9 @@ def _effect(mean: float, sd: float) -> float | None:
     return mean / sd if sd > 0 else None
 
 
-def _words(success: dict[str, Any], name: str, n: int, baseline: str, tries: int) -> str:
-    """The verdict: proven gain, proven loss, or not enough data."""
+def verdict_words(success: dict[str, Any], name: str, n: int, baseline: str, tries: int) -> str:
+    """The verdict: proven gain, proven loss, no difference of more than ``MARGIN``, or not enough data. ``tries`` as in
+    ``build``."""
     if success["improvement"] is None:
         return f"Nothing was measured on {name}."
     gain, low, high = (100 * success[key] for key in ("improvement", "low", "high"))
@@ -265,8 +267,7 @@ def _words(success: dict[str, Any], name: str, n: int, baseline: str, tries: int
         return f"Better than {baseline} by {gain:.1f} points on {name}: {rates} ({evidence})."
     if apart:
         return f"Worse than {baseline} by {-gain:.1f} points on {name}: {rates} ({evidence})."
-    # Enough for one try, and not for this one: nothing is known either way.
-    if not success["enough_data"] or surely_apart(success["p_value"], success["low"], success["high"]):
-        unseen = "" if success["mde"] is None else f"; gains below {success['mde'] * 100:.0f} points can't be seen"
-        return f"Not enough data on {name}: {rates} ({evidence}{unseen})."
-    return f"No difference that matters on {name}: {rates} ({evidence})."
+    if max(-low, high) < 100 * MARGIN:
+        return f"No difference that matters on {name}, at most {100 * MARGIN:g} points: {rates} ({evidence})."
+    unseen = "" if success["mde"] is None else f"; gains below {success['mde'] * 100:.0f} points can't be seen"
+    return f"Not enough data on {name}: {rates} ({evidence}{unseen})."

@@ -13,7 +13,7 @@ from agentcore_site.jobs.tasks import run_slice
 from agentcore_site.lib.errors import Forbidden, Invalid, Missing
 from agentcore_site.tenancy.actors import Actor
 from evaluation.models import EvaluationResult, EvaluationRun, HeldOutUse
-from evaluation.reports import build
+from evaluation.reports import build, verdict_words
 from evaluation.rpc import EvaluatedOut
 from evaluation.selectors import changed_queries, evaluations_visible
 from evaluation.services import evaluation_start
@@ -21,6 +21,7 @@ from evaluation.serving.models import Release
 from evaluation.serving.releases.bundle_builder import evidence_of
 from evaluation.serving.releases.presenters import proof_of
 from evaluation.serving.releases.services import release_make
+from evaluation.statistics import p_of_try
 from evaluation.tasks import sweep
 from experiences.models import Agent, TrajectoryRecord
 from tests.factories import AgentFactory
@@ -127,6 +128,27 @@ def test_an_evaluation_in_which_nothing_could_be_measured_says_so(run: TrainingR
     assert found["metrics"]["success_rate"] is None and found["baseline_comparison"]["improvement_points"] is None
     assert "Nothing was measured" in found["verdict"]
     result_check(own_document(), "training.evaluate", found)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "p_value", "tries", "said"),
+    [
+        (0.02, 0.10, 0.004, 0, "Better than it by 6.0 points on new items"),
+        (0.02, 0.10, 0.004, 3, "p = .048, corrected for try 3 on these queries"),
+        (0.02, 0.10, 0.004, 4, "Not enough data on new items"),
+        (-0.10, -0.02, 0.004, 0, "Worse than it by 6.0 points"),
+        (-0.04, 0.049, 0.5, 0, "No difference that matters on new items, at most 5 points"),
+        (-0.04, 0.051, 0.5, 0, "Not enough data on new items"),
+        (-0.051, 0.04, 0.5, 0, "Not enough data on new items"),
+    ],
+)
+def test_no_difference_is_claimed_where_the_interval_lies_within_the_margin_alone(
+    low: float, high: float, p_value: float, tries: int, said: str
+) -> None:
+    success = {"improvement": (low + high) / 2, "low": low, "high": high, "p_value": p_value, "mde": 0.03}
+    success |= {"baseline": 0.5, "trained": 0.5, "p_corrected": p_of_try(p_value, tries)}
+    words = verdict_words(success, "new items", 200, "it", tries)
+    assert said in words.replace("\u00a0", " ")
 
 
 def test_the_evaluated_checkpoint_is_kept(run: TrainingRun) -> None:
