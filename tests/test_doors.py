@@ -138,6 +138,8 @@ CONSOLE_WRITES = {
     "agents/<uuid:agent_id>/playbook/evolve/": "playbook.evolve",
     "agents/<uuid:agent_id>/playbook/delete/": "playbook.edit",
     "agents/<uuid:agent_id>/releases/make/": "release.make",
+    "skills/": "view",
+    "agents/<uuid:agent_id>/skills/import/": "agent.edit",
     "releases/<uuid:release_id>/deploy/": "deployment.edit",
     "releases/<uuid:release_id>/approve/": "deployment.edit",
     "deployments/<uuid:deployment_id>/pause/": "deployment.edit",

@@ -7,6 +7,7 @@ from evaluation.serving.deployments import views as deployments
 from evaluation.serving.keys import views as keys
 from evaluation.serving.loop import views as loops
 from evaluation.serving.playground import views as playground
+from evaluation.serving.releases import views as skills
 from evaluation.serving.returns import views as returns
 from evaluation.serving.suites import views as suites
 from evaluation.serving.traces import views as traces
@@ -46,6 +47,8 @@ urlpatterns = [
     path("keys/", keys.keys, name="keys"),
     path("keys/<uuid:key_id>/revoke/", keys.revoke, name="key_revoke"),
     path("releases/<uuid:release_id>/skill/", views.release_as_skill, name="release_skill"),
+    path("skills/", skills.skills, name="skills"),
+    path("agents/<uuid:agent_id>/skills/import/", skills.skill_bring, name="skill_import"),
     path("releases/<uuid:release_id>/tensorzero/", views.release_tensorzero, name="release_tensorzero"),
     path("agents/<uuid:agent_id>/releases/make/", views.make, name="make"),
     path("agents/<uuid:agent_id>/roll-back/", views.roll_back, name="roll_back"),

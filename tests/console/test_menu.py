@@ -24,6 +24,7 @@ ELSEWHERE = {
     "/executions/": "Playbooks",
     "/grader/": "Evaluations",
     "/prompt-packs/": "Lessons",
+    "/skills/": "Releases",
     "/suite-runs/": "Suites",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import random
@@ -127,7 +128,9 @@ def test_the_command_verifies_and_names_what_was_changed(tmp_path: Path, capsys:
     file = tmp_path / "skill.zip"
     file.write_bytes(skill_archive(MADE, KEY))
     call_command("skill", "verify", str(file), "--key", public_key(KEY))
-    assert json.loads(capsys.readouterr().out)["agentcore-digest"] == "ab" * 32
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["agentcore-digest"] == "ab" * 32
+    assert printed["fingerprint"] == hashlib.sha256(KEY.public_key().public_bytes_raw()).hexdigest()
     files = files_of(file.read_bytes())
     file.write_bytes(packed(files | {f"support-3/{SKILL}": files[f"support-3/{SKILL}"] + b" "}))
     with pytest.raises(CommandError, match=r"SKILL\.md was changed"):

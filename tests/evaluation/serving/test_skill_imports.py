@@ -22,12 +22,13 @@ from agentcore_site.tenancy.actors import Actor
 from evaluation.serving.releases.services import release_make
 from evaluation.serving.releases.skill import public_key, skill_archive
 from evaluation.serving.releases.skill_reading import candidates, fingerprint, skill_read
-from evaluation.serving.releases.skills import release_skill
+from evaluation.serving.releases.skills import release_skill, signing_key
 from experiences.lessons.services.lessons import experience_approve
 from experiences.models import Agent, Experience, ExperienceChange
 from tests import factories
 from tests.evaluation.serving.test_skill import MADE, files_of, packed
 from tests.support.callers import Caller
+from tests.support.pages import html
 
 KEY = Ed25519PrivateKey.generate()
 TEXTS = ("When a date is asked for, say it as 2026-11-28.", "When 日本 is named, answer: \"yes\" \\ 'no' # {x}")
@@ -317,3 +318,64 @@ def test_pieces_of_a_text_are_its_items_and_paragraphs() -> None:
     assert candidates("a\nb\n\nc\n* d\n  - e\n\n---\n# f\ng\n***\n~~~\nx\n~~~\n12) h\n- \n- d") == [
         *("a b", "c", "d", "e", "g", "h")
     ]
+
+
+@pytest.mark.django_db
+def test_a_page_shows_what_an_import_will_do_before_it_does_it(
+    api: Client, agent: Agent, olivia: Any, stella: Any, charlie: Any
+) -> None:
+    theirs = public_key(KEY)
+    shown = html(api.get("/skills/?agent=desk"))
+    mine = public_key(signing_key(agent.organization_id))
+    assert mine in shown and fingerprint(mine) in shown
+    assert f'<option value="{agent.pk}" selected>' in shown
+
+    def looked(data: bytes, **form: str) -> Any:
+        return api.post("/skills/", {"file": SimpleUploadedFile("s.zip", data), **form})
+
+    known = factories.ExperienceFactory(agent=agent, summary="Ask for the parcel's number first.")
+    page = looked(FOREIGN.encode() + b"\n- <b>Say</b> it.\n- " + b"word " * 40, agent=str(agent.pk))
+    shown = html(page)
+    assert "Not signed" in shown and "Import 4 lessons into quarantine" in shown and "2 of them look hostile" in shown
+    assert "has it already" in shown and "40 words; 32 are allowed" in shown and "&lt;b&gt;Say&lt;/b&gt;" in shown
+    assert list(Experience.objects.all()) == [known]
+    packed_again = page.context["packed"]
+    done = api.post(f"/agents/{agent.pk}/skills/import/", {"packed": packed_again, "key": ""})
+    assert (done.status_code, done["Location"]) == (302, "/experiences/?status=quarantined&agent=desk")
+    assert Experience.objects.filter(status="quarantined").count() == 4
+    assert "4 lessons wait in quarantine" in html(api.get(done["Location"]))
+    again = html(looked(FOREIGN.encode(), agent=str(agent.pk)))
+    assert "Nothing new for" in again and "into quarantine" not in again
+    # Signed by us, by a key that the form names, by a stranger; changed; not signed by the expected key.
+    ours, others = skill_archive(MADE, signing_key(agent.organization_id)), skill_archive(MADE, KEY)
+    assert f"Unchanged since {agent.organization.name} signed" in html(looked(ours))
+    assert "Unchanged since the expected key" in html(looked(others, key=theirs))
+    assert "a key signed the skill that is not known here" in html(looked(others))
+    files = files_of(others)
+    altered = packed(files | {"support-3/SKILL.md": files["support-3/SKILL.md"] + b" "})
+    shown = html(looked(altered, agent=str(agent.pk)))
+    assert "SKILL.md was changed since" in shown and '<button class="button primary">Import' not in shown
+    assert "Another key signed it" in html(looked(others, key=mine))
+    refused = looked(b"no skill", agent=str(agent.pk), key=mine)
+    assert (
+        refused.status_code == 400
+        and "begins with front matter" in html(refused)
+        and f'value="{mine}"' in html(refused)
+    )
+    assert api.post("/skills/", {"agent": str(agent.pk)}).status_code == 400
+    assert looked(b"0" * (4 * 2**20 + 1)).status_code == 413
+    for odd in ("", "%", base64.b64encode(altered).decode()):
+        answer = api.post(f"/agents/{agent.pk}/skills/import/", {"packed": odd})
+        assert answer.status_code == 400 and 'role="alert"' in html(answer), odd
+    # A viewer verifies, and sees no import; an organisation elsewhere finds no such agent.
+    api.force_login(stella)
+    shown = html(looked(others, agent=str(agent.pk)))
+    assert "a key signed the skill" in shown and MADE.lessons[0] in shown and "Import 2" not in shown
+    assert 'name="agent"' not in shown
+    form = {"packed": base64.b64encode(others).decode()}
+    assert api.post(f"/agents/{agent.pk}/skills/import/", form).status_code == 403
+    charlie.memberships.update(role="admin")
+    api.force_login(charlie)
+    assert api.post(f"/agents/{agent.pk}/skills/import/", form).status_code == 404
+    assert looked(others, agent=str(agent.pk)).status_code == 404 and mine not in html(api.get("/skills/"))
+    assert Experience.objects.count() == 5

@@ -10,6 +10,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from evaluation.serving.releases.skill import SkillError, verified
+from evaluation.serving.releases.skill_reading import fingerprint
 
 
 class Command(BaseCommand):
@@ -30,4 +31,5 @@ class Command(BaseCommand):
             raise CommandError(f"{file}: {error}") from error
         if found.skill is None:
             raise CommandError(f"{file}: {' '.join(found.faults)}")
-        self.stdout.write(json.dumps({"name": found.skill.name, "key": found.key, **found.skill.facts}, indent=1))
+        signer = {"key": found.key, "fingerprint": fingerprint(found.key)}
+        self.stdout.write(json.dumps({"name": found.skill.name, **signer, **found.skill.facts}, indent=1))
