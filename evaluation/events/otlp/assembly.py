@@ -209,6 +209,8 @@ def _decisions(model: AgentSpan, waiting: list[AgentSpan], later: Sequence[SpanM
         span = _taken(waiting, call, model.began)
         step = _of_call(model, call, seen, later) if span is None else _of_tool(span, model.began, seen)
         step.action["parameters"] = _parameters(call.arguments)
+        if step.result["output"] is None and not step.result["error"]:  # a span without words
+            step.result["output"] = _answered(call, later)
         step.state["thoughts"] = [reply.text] if reply.text else []
         steps.append((step, model.id if span is None else span.id))
     return steps
@@ -237,7 +239,7 @@ def _answer(model: AgentSpan, seen: str, text: str) -> Step:
 
 def _of_call(model: AgentSpan, call: SpanToolCall, seen: str, later: Sequence[SpanMessage]) -> Step:
     """A call of a tool that has no span of its own."""
-    answer = next((message.text for message in later if call.id and message.call == call.id), None)
+    answer = _answered(call, later)
     return Step(
         state=_state(seen),
         action={"type": "tool", "tool": call.name, "parameters": {}},
@@ -245,6 +247,11 @@ def _of_call(model: AgentSpan, call: SpanToolCall, seen: str, later: Sequence[Sp
         timestamp=model.began,
         duration_ms=_ms(model),
     )
+
+
+def _answered(call: SpanToolCall, later: Sequence[SpanMessage]) -> str | None:
+    """The result of a call in the messages of the next one."""
+    return next((message.text for message in later if call.id and message.call == call.id), None)
 
 
 def _of_tool(tool: AgentSpan, began: float, seen: str) -> Step:

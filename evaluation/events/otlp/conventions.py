@@ -35,8 +35,11 @@ MESSAGE_EVENTS: Final = {
     "gen_ai.assistant.message": "assistant",
     "gen_ai.tool.message": "tool",
 }
-ASKED: Final = ("input.value", "traceloop.entity.input")
-ANSWERED: Final = ("output.value", "traceloop.entity.output")
+CONTENTS: Final = {"gen_ai.content.prompt": "gen_ai.prompt", "gen_ai.content.completion": "gen_ai.completion"}
+ASKED: Final = ("input.value", "traceloop.entity.input", "gen_ai.prompt", "llm.prompts")
+ANSWERED: Final = ("output.value", "traceloop.entity.output", "gen_ai.completion", "llm.responses")
+ARGUMENTS: Final = ("gen_ai.tool.call.arguments", "tool.parameters", *ASKED, "gcp.vertex.agent.tool_call_args")
+RESULTS: Final = ("gen_ai.tool.call.result", *ANSWERED, "gcp.vertex.agent.tool_response")
 LOGGED: Final = "agentcore.log.event"  # the name of the log record that a span was made of
 # Of a call whose sender names no operation:
 SIGNS: Final = ("gen_ai.response.model", "gen_ai.response.id", "gen_ai.usage.input_tokens")
@@ -102,12 +105,8 @@ def read(span: OtlpSpan) -> AgentSpan:
             **common,
             tool=_text(about, "gen_ai.tool.name", "tool.name", "traceloop.entity.name") or span.name,
             call=_text(about, "gen_ai.tool.call.id", "tool_call.id"),
-            arguments=parsed(
-                _first(
-                    about, "gen_ai.tool.call.arguments", "tool.parameters", *ASKED, "gcp.vertex.agent.tool_call_args"
-                )
-            ),
-            result=parsed(_first(about, "gen_ai.tool.call.result", *ANSWERED, "gcp.vertex.agent.tool_response")),
+            arguments=_said(about, ARGUMENTS, span, "gen_ai.tool.message", "content"),
+            result=_said(about, RESULTS, span, CHOICE, "message"),
         )
     return AgentSpan(
         **common,
@@ -170,9 +169,17 @@ def _outputs(about: Mapping[str, Any], events: Sequence[SpanEvent]) -> list[Span
 
 def _body(event: SpanEvent) -> Mapping[str, Any]:
     """An event's fields: of a log they are its body."""
-    body = parsed(event.attributes.get("body"))
+    body = parsed(_first(event.attributes, "body", "gen_ai.event.content"))
     found = {**event.attributes, **(body if isinstance(body, Mapping) else {})}
     return found | {"tool_call_id": found.get("id")}
+
+
+def _said(about: Mapping[str, Any], names: Sequence[str], span: OtlpSpan, event: str, field: str) -> Any:
+    """Input or output of a tool: an attribute, else the content of an event (Strands), alone a text."""
+    if (found := _first(about, *names)) is None:
+        found = next((_body(one).get(field) for one in span.events if one.name == event), None)
+        found = joined(sequence(found)) or found
+    return parsed(found)
 
 
 def _choice(body: Mapping[str, Any]) -> SpanMessage:
@@ -206,8 +213,13 @@ def _of_fields(fields: Mapping[str, Any], role: str) -> SpanMessage:
 
 
 def _with_details(span: OtlpSpan) -> Mapping[str, Any]:
-    """A span's attributes with those of the event that carries messages."""
+    """A span's attributes with those of the events that carry messages."""
     details = [event.attributes for event in span.events if event.name == DETAILS]
+    details += [
+        {CONTENTS[event.name]: event.attributes.get(CONTENTS[event.name])}
+        for event in span.events
+        if event.name in CONTENTS
+    ]
     return (
         {name: value for part in (*details, span.attributes) for name, value in part.items()}
         if details

@@ -6,6 +6,8 @@
 - logfire before 4: ``request_data`` and ``response_data``
 - Claude Code's spans: ``span.type``
 - MLflow: ``mlflow.span*``, each value as JSON
+- Braintrust: ``braintrust.*``, objects as JSON
+- Laminar (``lmnr.span.*``), AgentOps (``agentops.entity.*``) and Genkit (``genkit:*``): a kind, an input, an output
 
 A name that the sender gave itself wins.
 """
@@ -181,6 +183,79 @@ def _mlflow(about: Attributes) -> dict[str, Any]:
     }
 
 
+def _braintrust(about: Attributes) -> dict[str, Any]:
+    """Of a span without a type the model, or what was counted, says that it is a call."""
+
+    def named(name: str) -> Mapping[str, Any]:
+        found = parsed(about.get(f"braintrust.{name}"))
+        prefix = f"braintrust.{name}."
+        apart = {key.removeprefix(prefix): value for key, value in about.items() if key.startswith(prefix)}
+        return (found if isinstance(found, dict) else {}) | apart
+
+    kind, metadata, metrics = named("span_attributes").get("type"), named("metadata"), named("metrics")
+    called = "model" in metadata or "completion_tokens" in metrics or "gen_ai.request.model" in about
+    of_calls = {"llm": MODEL, "tool": TOOL, "task": AGENT, "function": AGENT, "eval": AGENT, None: AGENT}
+    operation = MODEL if called and kind is None else of_calls.get(kind, kind)
+    written = metrics.get("prompt_cache_creation_tokens")
+    cached = {"cached_tokens": metrics.get("prompt_cached_tokens"), "cache_creation": written}
+    found = _usage({**metrics, "input_token_details": cached}) if metrics else {}
+    asked = about.get("braintrust.input_json", about.get("braintrust.input"))
+    answered = about.get("braintrust.output_json", about.get("braintrust.output"))
+    return (
+        found
+        | _said(operation, asked, answered)
+        | {
+            "gen_ai.request.model": metadata.get("model"),
+            "gen_ai.request.temperature": metadata.get("temperature"),
+            "gen_ai.tool.name": named("span_attributes").get("name"),
+            "gen_ai.conversation.id": metadata.get("session_id", metadata.get("thread_id")),
+        }
+    )
+
+
+def _laminar(about: Attributes) -> dict[str, Any]:
+    operation = {"llm": MODEL, "tool": TOOL}.get(str(about["lmnr.span.type"]).lower(), AGENT)
+    session = about.get("lmnr.association.properties.session_id")
+    return _said(operation, about.get("lmnr.span.input"), about.get("lmnr.span.output")) | {
+        "gen_ai.conversation.id": session
+    }
+
+
+def _agentops(about: Attributes) -> dict[str, Any]:
+    operation = {"llm": MODEL, "tool": TOOL}.get(str(about["agentops.span.kind"]).lower(), AGENT)
+    asked, answered = about.get("agentops.entity.input"), about.get("agentops.entity.output")
+    return _said(operation, asked, answered) | {"gen_ai.tool.name": about.get("agentops.entity.name")}
+
+
+def _genkit(about: Attributes) -> dict[str, Any]:
+    operation = {"model": MODEL, "tool": TOOL, "retriever": TOOL}.get(str(about.get("genkit:metadata:subtype")), AGENT)
+    answer = parsed(about.get("genkit:output"))
+    usage = answer.get("usage") if isinstance(answer, dict) else None
+    usage = usage if isinstance(usage, dict) else {}
+    counted = _usage({"input": usage.get("inputTokens"), "output": usage.get("outputTokens")}) if usage else {}
+    name = str(about.get("genkit:name") or "")
+    return (
+        counted
+        | _said(operation, about.get("genkit:input"), about.get("genkit:output"))
+        | {
+            "gen_ai.request.model": name.rpartition("/")[2] if operation == MODEL else None,
+            "gen_ai.tool.name": name,
+            "gen_ai.conversation.id": about.get("genkit:sessionId"),
+        }
+    )
+
+
+def _said(operation: Any, asked: Any, answered: Any) -> dict[str, Any]:
+    """An operation with its input and output, which are messages or a tool's arguments and result."""
+    return {
+        "gen_ai.operation.name": operation,
+        "gen_ai.input.messages": asked,
+        "gen_ai.output.messages": answered,
+        "gen_ai.tool.call.arguments": asked,
+        "gen_ai.tool.call.result": answered,
+    }
+
+
 def _claude_code(about: Attributes) -> dict[str, Any]:
     kind = CLAUDE_SPANS.get(str(about["span.type"]))
     if kind is None:
@@ -209,4 +284,12 @@ DIALECTS: Final[dict[str, Callable[[Attributes], dict[str, Any]]]] = {
     "request_data": _logfire,
     "span.type": _claude_code,
     "mlflow.spanType": _mlflow,
+    "braintrust.span_attributes": _braintrust,
+    "braintrust.input_json": _braintrust,
+    "braintrust.input": _braintrust,
+    "braintrust.output_json": _braintrust,
+    "braintrust.output": _braintrust,
+    "lmnr.span.type": _laminar,
+    "agentops.span.kind": _agentops,
+    "genkit:type": _genkit,
 }

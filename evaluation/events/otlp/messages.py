@@ -16,10 +16,12 @@ from evaluation.events.otlp.agent_spans import SpanMessage, SpanToolCall
 DEEPEST: Final = 6  # lists and objects around messages
 # By the class of a message of LangChain ("HumanMessage"), its type ("human"), and Gemini's roles.
 ROLES: Final = {"human": "user", "ai": "assistant", "model": "assistant", "function": "tool", "developer": "system"}
-CALLS: Final = frozenset({"tool_call", "tool-call", "tool_use", "function_call", "functionCall"})
-RESULTS: Final = frozenset(
-    {"tool_call_response", "tool-result", "tool_result", "function_call_output", "functionResponse"}
-)
+# Parts that are named by their one member: Gemini's, Bedrock's, Genkit's.
+CALLED: Final = ("functionCall", "toolUse", "toolRequest")
+ANSWERED: Final = ("functionResponse", "toolResult", "toolResponse")
+CALLS: Final = frozenset({"tool_call", "tool-call", "tool_use", "function_call", *CALLED})
+RESULTS: Final = frozenset({"tool_call_response", "tool-result", "tool_result", "function_call_output", *ANSWERED})
+IDS: Final = ("id", "toolCallId", "tool_use_id", "call_id", "toolUseId", "ref")
 WORDS: Final = frozenset({"text", "output_text", "input_text"})
 HOLDERS: Final = (
     "messages", "choices", "generations", "candidates", "message", "kwargs", "data", "contents", "content", "input",
@@ -124,7 +126,7 @@ def message_of(message: Mapping[str, Any], role: str = "") -> SpanMessage:
     said = str(message.get("role") or message.get("type") or role)
     answered = message.get("tool_call_id")
     if answers:
-        answered = answered or _field(answers[0], "id", "toolCallId", "tool_use_id", "call_id")
+        answered = answered or _field(_inner(answers[0], ANSWERED), *IDS)
         said = "tool" if said == "user" else said  # Anthropic and Gemini have no other role for results
     return SpanMessage(ROLES.get(said, said), text, tuple(calls), str(answered or ""))
 
@@ -149,24 +151,22 @@ def openai_calls(value: Any) -> list[SpanToolCall]:
 
 
 def _kind(part: Mapping[str, Any]) -> str:
-    """The type of a part; Gemini's parts are named by their one member."""
-    return str(
-        part.get("type") or next((name for name in ("functionCall", "functionResponse") if name in part), "text")
-    )
+    """The type of a part, or the name of its one member."""
+    return str(part.get("type") or next((name for name in (*CALLED, *ANSWERED) if name in part), "text"))
+
+
+def _inner(part: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, Any]:
+    return next((part[name] for name in names if isinstance(part.get(name), dict)), part)
 
 
 def _call_of(part: Mapping[str, Any]) -> SpanToolCall:
-    inner = part.get("functionCall")
-    call = inner if isinstance(inner, dict) else part
+    call = _inner(part, CALLED)
     arguments = parsed(_field(call, "arguments", "input", "args"))
-    return SpanToolCall(
-        str(_field(call, "name", "toolName") or ""), arguments, str(_field(call, "id", "toolCallId", "call_id") or "")
-    )
+    return SpanToolCall(str(_field(call, "name", "toolName") or ""), arguments, str(_field(call, *IDS) or ""))
 
 
 def _result_of(part: Mapping[str, Any]) -> str:
-    inner = part.get("functionResponse")
-    found = _field(inner if isinstance(inner, dict) else part, "response", "result", "output", "content")
+    found = _field(_inner(part, ANSWERED), "response", "result", "output", "content")
     if isinstance(found, dict) and "value" in found:  # the AI SDK's {"type": "text", "value": …}
         found = found["value"]
     return joined(found) if isinstance(found, list) and joined(found) else text_of(found)
