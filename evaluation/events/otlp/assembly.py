@@ -42,8 +42,8 @@ def trajectory_of(spans: Iterable[AgentSpan], scenario: int, *, cost_of: CostOf)
     root = next((one for one in found if one.parent not in known), found[0])
     models = _once(_innermost([agent for agent in about_agents if agent.kind is SpanKind.MODEL], found))
     owned, unpriced = _steps(models, [agent for agent in about_agents if agent.kind is SpanKind.TOOL], cost_of)
-    if not owned and (answer := _whole_answer(root, about_agents)):
-        owned = [answer]
+    if not any(step.action["type"] == "answer" for step, _ in owned):
+        owned += _whole_answer(root, about_agents, after=bool(owned))
     steps = _nested(owned, {one.id: one.parent for one in found})
     failed = root.error
     ended = max(one.ended for one in found)
@@ -130,10 +130,13 @@ def _filled(first: AgentSpan, second: AgentSpan) -> AgentSpan:
     return replace(first, **missing, cost_usd=second.cost_usd if first.cost_usd is None else first.cost_usd)
 
 
-def _whole_answer(root: AgentSpan, about_agents: Sequence[AgentSpan]) -> tuple[Step, str] | None:
-    """The answer of an agent whose calls are unknown."""
-    agent = next((one for one in (root, *about_agents) if one.outputs), None)
-    return None if agent is None else (_answer(agent, "", agent.outputs[0].text), agent.id)
+def _whole_answer(root: AgentSpan, about_agents: Sequence[AgentSpan], *, after: bool) -> Owned:
+    """The answer of an agent of which no call that answers is known. ``after`` other steps it comes at the end."""
+    for one in (root, *about_agents):
+        if one.outputs and one.outputs[0].text and (one.kind is SpanKind.AGENT or not after):
+            ended = replace(one, began=one.ended) if after else one
+            return [(_answer(ended, "", one.outputs[0].text), one.id)]
+    return []
 
 
 def _innermost(models: Sequence[AgentSpan], found: Sequence[AgentSpan]) -> list[AgentSpan]:

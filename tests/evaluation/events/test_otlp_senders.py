@@ -210,3 +210,11 @@ def test_words_of_braintrust_are_read_alone_and_beside_the_conventions() -> None
     assert beside.steps[0].action["parameters"] == {"text": ANSWERED}
     counted = seen([of({**told, "braintrust.metadata.model": "small-1", "braintrust.metrics.completion_tokens": 5})])
     assert (counted.model, counted.steps[0].tokens) == ("small-1", 5)
+
+
+def test_an_answer_that_only_the_agent_has_comes_last() -> None:
+    agent, calls, tool, _ = SENDERS["Braintrust"]
+    found = seen([agent, calls, tool])
+    assert [step.action["type"] for step in found.steps] == ["tool", "answer"]
+    assert found.steps[1].action["parameters"] == {"text": ANSWERED} and found.steps[1].parent is None
+    assert [step.action["type"] for step in seen([of(AGENT), calls, tool]).steps] == ["tool"]
