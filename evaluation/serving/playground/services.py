@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from asgiref.sync import async_to_sync
 from django.core import signing
 from django.core.cache import cache
 from redis.exceptions import RedisError
@@ -19,7 +18,7 @@ from agentcore_site.lib.money import dollars
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require, require_somewhere
 from evaluation.serving.playground.candidates import Candidate, candidate_label, candidate_model
-from evaluation.serving.playground.trials import Trial, TrialAnswer, trial_answer
+from evaluation.serving.playground.trials import Trial
 
 MOST: Final = 4  # candidates of a run
 SALT: Final = "playground"
@@ -39,7 +38,7 @@ class TrialQuestion:
     def body(self) -> dict[str, object]:
         said = [{"role": "system", "content": self.system}] if self.system else []
         messages = [*said, {"role": "user", "content": self.text}]
-        return {"model": SALT, "messages": messages, "max_tokens": self.max_tokens}
+        return {"model": SALT, "messages": messages, "max_tokens": self.max_tokens, "stream": True}
 
 
 def run_token(actor: Actor) -> str:
@@ -89,10 +88,8 @@ def run_begin(actor: Actor, candidates: Sequence[Candidate], question: TrialQues
     return labels
 
 
-def run_answer(
-    actor: Actor, candidate: Candidate, question: TrialQuestion, run: str, place: int
-) -> tuple[uuid.UUID, TrialAnswer]:
-    """The answer of the candidate at this place of a run, which is paid for, and the id of its trace.
+def run_trial(actor: Actor, candidate: Candidate, question: TrialQuestion, run: str, place: int) -> Trial:
+    """The call of the candidate at this place of a run. From now on it counts as made.
 
     Raises:
         Missing, Forbidden, Invalid: as ``run_begin``.
@@ -103,8 +100,7 @@ def run_answer(
     require(actor, "gateway.call", model.organization_id)
     call = run_calls(actor, run)[place]
     _first(call)
-    trial = Trial(call, model, question.body, question.most_micros, candidate.prompt)
-    return call, async_to_sync(trial_answer)(trial)
+    return Trial(call, model, question.body, question.most_micros, candidate.prompt)
 
 
 def _first(call: uuid.UUID) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID
 
-from budgets.llm.transport import Listener
-from evaluation.serving.gateway.calls import DiscardedAnswer
+from budgets.llm.transport import TextListener
 from evaluation.serving.gateway.calls_at_once import AtOnceFull, CallSource
 from evaluation.serving.gateway.consumers import Consumer
 from evaluation.serving.gateway.gateway_call import GatewayCall
@@ -55,8 +55,22 @@ class TrialAnswer:
     endpoint: str = ""
 
 
-async def trial_answer(trial: Trial, listener: Listener | None = None) -> TrialAnswer:
-    """Makes the call; its cost is settled when this returns. ``listener`` receives a model's answer as it comes."""
+async def trial_pieces(trial: Trial) -> AsyncIterator[str | TrialAnswer]:
+    """The texts of a model's answer as they come, and at last the whole answer. Who ends the iteration before cancels
+    the call."""
+    pieces: asyncio.Queue[str | None] = asyncio.Queue()
+    answering = asyncio.ensure_future(trial_answer(trial, pieces.put_nowait))
+    answering.add_done_callback(lambda _: pieces.put_nowait(None))
+    try:
+        while (piece := await pieces.get()) is not None:
+            yield piece
+        yield await answering
+    finally:
+        answering.cancel()
+
+
+async def trial_answer(trial: Trial, on_text: Callable[[str], object]) -> TrialAnswer:
+    """Makes the call; its cost is settled when this returns. ``on_text`` receives a model's text as it comes."""
     model = trial.model
     consumer = Consumer(model.organization_id, CALLER)
     async with calls_here() as calls:
@@ -67,11 +81,16 @@ async def trial_answer(trial: Trial, listener: Listener | None = None) -> TrialA
         call.render_context()
         if call.release is None:
             call.system = trial.prompt
+
+        def received(text: str) -> None:
+            call.token_received()
+            on_text(text)
+
         error, done = "", None
         try:
             with calls.at_once.counted("calls", CallSource("", str(model.organization_id), "")):
                 fields_check(call.request.body, {one.name: one.endpoint for one in call.upstreams})
-                done = await calls.answer(call, listener or DiscardedAnswer())
+                done = await calls.answer(call, TextListener(received))
         except (CallRefused, BadCall, AtOnceFull) as refused:
             error = redact(str(refused))
     return _answer(call, done, error)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+import orjson
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.shortcuts import render
+from django.template.loader import render_to_string
 
 from agentcore_site.console.pages import allowed, page, post_page, query_params, sent
 from agentcore_site.lib.errors import DomainError, Invalid
@@ -14,7 +17,8 @@ from agentcore_site.tenancy.permissions import current_organization, require
 from budgets.presenters.topbar import budget_pill
 from evaluation.serving.playground.candidates import AGENT, MODEL, RELEASE, candidates_offered
 from evaluation.serving.playground.forms import AnswerForm, PlaygroundForm, QuestionForm
-from evaluation.serving.playground.services import run_answer, run_begin, run_token
+from evaluation.serving.playground.services import run_begin, run_token, run_trial
+from evaluation.serving.playground.trials import Trial, TrialAnswer, trial_pieces
 from experiences.trajectories.selectors import trajectory_get
 
 
@@ -45,25 +49,31 @@ def playground(request: HttpRequest, actor: Actor) -> HttpResponse:
 
 
 @post_page
-def answer(request: HttpRequest, actor: Actor) -> HttpResponse:
-    """The answer of one candidate: a part of the page."""
+def answer(request: HttpRequest, actor: Actor) -> HttpResponseBase:
+    """The answer of one candidate, as it comes. Its turn among requests ends with the head of the response."""
     require(actor, "gateway.call", current_organization(actor))
     form = AnswerForm(request.POST)
     if not form.is_valid():
         name, messages = next(iter(form.errors.items()))
         raise Invalid(f"{name}: {messages[0]}")
-    values = form.values()
-    context: dict[str, Any] = {"problem": "", "found": None, "trace": None}
-    status = 200
     try:
-        trace, found = run_answer(actor, **values)
-        context = {"problem": found.error, "found": found, "trace": trace}
+        trial = run_trial(actor, **form.values())
     except DomainError as error:
-        context["problem"], status = error.message, error.code
-    response = render(request, "serving/_playground_answer.html", context, status=status)
-    if status != 200:  # a refusal belongs to its candidate, and not among the notices
-        response["HX-Retarget"], response["HX-Reswap"] = f"#answer-{values['place']}", "outerHTML"
+        context = {"problem": error.message, "found": None, "trace": None}
+        return render(request, "serving/_playground_answer.html", context, status=error.code)
+    response = StreamingHttpResponse(_lines(trial), content_type="application/x-ndjson")
+    response["X-Accel-Buffering"] = "no"
     return response
+
+
+async def _lines(trial: Trial) -> AsyncIterator[bytes]:
+    """Lines of JSON: texts as they come, then the part of the page that takes their place."""
+    async for piece in trial_pieces(trial):
+        if isinstance(piece, TrialAnswer):
+            context = {"problem": piece.error, "found": piece, "trace": trial.id}
+            yield orjson.dumps({"html": render_to_string("serving/_playground_answer.html", context)}) + b"\n"
+        else:
+            yield orjson.dumps({"text": piece}) + b"\n"
 
 
 def _initial(request: HttpRequest, actor: Actor) -> dict[str, Any]:

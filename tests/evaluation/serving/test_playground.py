@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from html import unescape
 from typing import Any
 
+import orjson
 import pytest
+from asgiref.sync import async_to_sync
 from django.test import Client
 
 from agentcore_site.audit.models import AuditEvent
@@ -50,15 +52,24 @@ def posted(client: Client, **fields: Any) -> Any:
     return client.post("/playground/", given)
 
 
+async def listed(answer: Any) -> list[bytes]:
+    return [one async for one in answer.streaming_content]
+
+
 def asked(client: Client, page: Any) -> list[str]:
     """The parts that the page's cards ask for."""
-    forms = re.findall(r'<form id="answer-\d".*?</form>', page.content.decode(), re.S)
+    forms = re.findall(r"<form[^>]*data-ask.*?</form>", page.content.decode(), re.S)
     found = []
     for one in forms:
         fields = re.findall(r'name="(\w+)"\s+value="([^"]*)"', one)
         answer = client.post("/playground/answer/", {name: unescape(value) for name, value in fields})
-        assert answer.status_code in (200, 409)
-        found.append(html(answer))
+        if answer.status_code == 409:
+            found.append(html(answer))
+            continue
+        lines = [orjson.loads(line) for line in b"".join(async_to_sync(listed)(answer)).splitlines()]
+        assert "html" in lines[-1] and not any("html" in line for line in lines[:-1])
+        assert (texts := "".join(line["text"] for line in lines[:-1])) == "" or texts in unescape(lines[-1]["html"])
+        found.append(lines[-1]["html"])
     return found
 
 
