@@ -104,6 +104,12 @@ def advice(error: LLMError) -> str:
     return f"The endpoint's option {name} may help ({value if isinstance(value, str) else _json(value)}). {test}"
 
 
+def with_step(words: str, step: str) -> str:
+    """A service's words and the step that follows, each a sentence."""
+    words = words.rstrip()
+    return f"{words}{'' if not step or words.endswith(('.', '!', '?')) else '.'} {step}".rstrip()
+
+
 def _json(value: Any) -> str:
     return "true" if value is True else "[" + ", ".join(f'"{one}"' for one in value) + "]"
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from agentcore_site.ids import uuid7
 from budgets.llm.client import MeteredChatClient
 from budgets.llm.errors import LLMError, Malformed
-from budgets.llm.remedies import correction, merged, remedies
+from budgets.llm.remedies import correction, merged, remedies, with_step
 from budgets.llm.request import encode
 from budgets.llm.retry import RetryPolicy
 from budgets.llm.types import Completion, Endpoint, Message
@@ -85,7 +85,7 @@ class EndpointTrial:
         except (ModelFailure, Malformed, Halted, ValueError) as error:
             refused = isinstance(error, ModelRefused) or getattr(error, "reason", "") == "llm_refused"
             cause = error.error if isinstance(error, ModelRefused) else error.__cause__
-            part = TrialPart(name, False, f"{error} {correction(cause)}".rstrip(), refused)
+            part = TrialPart(name, False, with_step(str(error), correction(cause)), refused)
         self.parts.append(part)
         return part.ok
 

@@ -145,7 +145,7 @@ def _bare(text: str) -> str:
     """Without marks around and punctuation behind, unless nothing is left."""
     while True:
         bare = text.rstrip(_TRAILING + " ")
-        if bare[-1:].isdigit() and text[len(bare) :].startswith("!") and not any(map(str.isalpha, bare)):
+        if bare[-1:].isdigit() and text[len(bare) :].lstrip().startswith("!") and not any(map(str.isalpha, bare)):
             bare += "!"  # of a number a factorial
         for mark in _AROUND:
             first, last = (mark[0], mark[1]) if mark == "«»" else (mark, mark)

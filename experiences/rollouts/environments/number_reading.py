@@ -107,16 +107,16 @@ _UNCLEAR_BEFORE: Final = re.compile(
 _UNCLEAR_AFTER: Final = re.compile(
     r"\s*(?:!!|‰|per ?mille?\b|basis points?\b|bps\b|squared\b|cubed\b|hal(?:f|ves)\b|thirds?\b|fifths?\b|tenths?\b"
     r"|hundredths?\b|thousandths?\b|choose\b|to the (?:power|\w+ power)\b"
-    r"|(?:is|was)(?:n't|\s+(?:not|wrong|incorrect|false))\b"
+    r"|(?:is|was|would be)(?:n't|\s+(?:not|wrong|incorrect|false))\b"
     r"|or (?:more|less|fewer|higher|lower|above|below)\b|at (?:least|most)\b|can(?:'t|not) be\b)"
     r"|\s?[-+]\s*$|\s*mod\b|[:_]\d|\.\.|[KMB]\b|bn\b|mn\b|[abcnxyz]{2,4}\b|[xb][\da-f]"
 )
 _TOUCHED_BEFORE: Final = re.compile(
-    r"(?:\b(?:log|lg|ln|exp|sin|cos|tan|sqrt)(?:_\{?\w+\}?)?(?: of)?|\\[a-zA-Z]+|[√_^{⌊⌈\\]\s*|\|(?=$))[(\[{]*\s*$",
+    r"(?:\b(?:log|lg|ln|exp|sin|cos|tan|sqrt)(?:_\{?\w+\}?|\d+)?(?: of)?|\\[a-zA-Z]+|[√_^{⌊⌈\\]\s*|\|(?=$))[(\[{]*\s*$",
     re.IGNORECASE,
 )
 _TOUCHED_AFTER: Final = re.compile(
-    r"\|(?!\s*$)|\s*(?:[!_⌋⌉√π]|pi\b|[-+*/^]\s*[a-zA-Z]\b)|(?![mghsLJNWVKC]\b)[a-zA-Z](?![a-zA-Z])"
+    r"\|(?!\s*$)|\s*(?:[!_⌋⌉√π]|pi\b|[-+*/^]\s*[a-zA-Z]\b|[xyz]\b)|(?![mghsLJNWVKC]\b)[a-zA-Z](?![a-zA-Z])"
 )
 _UNKNOWN: Final = re.compile(r"[-+*/^(]?\s*[a-zA-Zπ]\s*(?:[-+*/^)]|$)|[a-zA-Z]\(")
 _REASON: Final = re.compile(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from budgets.llm.errors import ContextTooLong
-from budgets.llm.remedies import advice
+from budgets.llm.remedies import advice, with_step
 from experiences.rollouts.runtimes.base import Halted, RolloutAttempt, Runtime
 from experiences.rollouts.runtimes.llm.calls import ModelRefused
 
@@ -36,7 +36,7 @@ class FirstRefusals:
         seen.append(scenario)
         of_content = isinstance(error, ContextTooLong) or error.code in OF_CONTENT
         if len(set(seen) if of_content else seen) >= MOST:
-            raise Halted("llm_refused", f"{error.message} {advice(error)}") from failure
+            raise Halted("llm_refused", with_step(error.message, advice(error))) from failure
 
 
 @dataclass
