@@ -15,6 +15,7 @@ from tests.e2e.test_launch import chrome, sign_in  # noqa: F401
 from tests.evaluation.serving.test_skill import files_of, packed
 from tests.evaluation.serving.test_skill_imports import TEXTS, agent_of
 from tests.factories import ExperienceFactory
+from tests.support.accessibility import violations
 from tests.support.browser import Watched
 from tests.support.workers import LiveSite
 
@@ -61,7 +62,7 @@ def test_a_skill_goes_out_and_its_lessons_come_back(
         assert page.evaluate(FITS), (width, words)
     boxes = [one.bounding_box() for one in page.locator("dd code").all()]
     assert len(boxes) == 4 and all(box["x"] >= 0 and box["x"] + box["width"] <= width for box in boxes), boxes
-    page.screenshot(path=tmp_path / "skill.png", full_page=True)
+    assert violations(page) == []
     assert not Experience.objects.filter(agent=twin).exists()
     page.click("button:has-text('Import 2 lessons into quarantine')")
     page.wait_for_selector("text=2 lessons wait in quarantine")

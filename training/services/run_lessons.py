@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, NotRequired, TypedDict
 
-from django.db.models import OuterRef, Q, QuerySet, Subquery
+from django.db.models import F, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Now
 
 from agentcore_site.jobs.models import Job
@@ -68,19 +68,24 @@ def starting_library(agent: Agent, sections: Sequence[PlaybookItem] | None = Non
 
 
 def let_in_lessons(agent: Agent, config: GRPOConfig, library: Sequence[LibraryEntry]) -> list[LibraryEntry]:
-    """Lessons that a person let in and no rollout has seen yet, such as those of an imported skill: candidates of the
-    agent's next run that measures its lessons one by one, as many as have room beside ``library``, the first ones
+    """Lessons that a person let in and that were not measured since, such as those of an imported skill: candidates of
+    the agent's next run that measures its lessons one by one, as many as have room beside ``library``, the first ones
     first."""
     if searches(config):
         return []
     last = ExperienceChange.objects.filter(experience=OuterRef("pk")).order_by("-pk")
-    rows = Experience.objects.filter(agent=agent, status=ExperienceStatus.PROPOSED, rollouts=0)
-    rows = rows.annotate(ended_job=Subquery(last.values("job")[:1]), ended_by=Subquery(last.values("by")[:1]))
+    rows = Experience.objects.filter(agent=agent, status=ExperienceStatus.PROPOSED).annotate(
+        ended_job=Subquery(last.values("job")[:1]),
+        ended_by=Subquery(last.values("by")[:1]),
+        ended_at=Subquery(last.values("at")[:1]),
+    )
+    # A person's change writes the row first and its history then; a measurement writes the row alone.
+    rows = rows.filter(by_person("ended_"), Q(rollouts=0) | Q(updated_at__lte=F("ended_at"))).order_by("created_at")
     there = {entry["lesson"]["handle"] for entry in library}
     room = config.context.max_items - len(library)
     tokens = config.context.max_tokens - sum(line_tokens(entry["lesson"]["text"]) for entry in library)
     found: list[LibraryEntry] = []
-    for row in _of_domain(agent, checked(of_agent(agent, rows.filter(by_person("ended_")).order_by("created_at")))):
+    for row in _of_domain(agent, checked(of_agent(agent, rows))):
         if row.handle in there:
             continue
         if len(found) >= room or row.tokens > tokens:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from django.test import Client
+from django.utils import timezone
 
 from agentcore_site.jobs.models import Status
 from agentcore_site.jobs.services import job_cancel
@@ -265,6 +266,12 @@ def test_a_removed_lesson_is_not_tried_again_as_a_new_one(
     # Restored: it may be proposed again.
     experience_restore(operator, Experience.objects.get(pk=by_person.pk))
     assert set(known(started(operator, agent))) == {waiting.summary}
+    # What a job took out and a person restored is tried again, once, as the console says.
+    Experience.objects.filter(pk=harmless.pk).update(rollouts=40)
+    experience_restore(operator, Experience.objects.get(pk=harmless.pk))
+    assert harmless.handle in {one["lesson"]["handle"] for one in started(operator, agent).library}
+    Experience.objects.filter(pk=harmless.pk).update(updated_at=timezone.now())  # as a job that measured it does
+    assert harmless.handle not in {one["lesson"]["handle"] for one in started(operator, agent).library}
     # A job that is taught the same lesson again says so, and does not try it.
     job = start(operator, agent)
     assert run_to_end(job.job).status == Status.COMPLETED
