@@ -60,7 +60,7 @@ _LATEX: Final = (
     (re.compile(r"\^\s*\{([^{}]*)\}"), r"^(\1)"),
 )
 _SIGNS: Final = str.maketrans("×·⋅∙∗÷≈٫٬", "*****/=.,")
-_UNIT: Final = re.compile(r"\b([cdkm]?m|in|ft|yd|mi)\s*\^\s*\(?[23]\)?(?![\w^])")
+_UNIT: Final = re.compile(r"\b([cdkm]?m|in|ft|yd|mi|(?<=/)(?:s|h|min))\s*\^\s*\(?[23]\)?(?![\w^])")
 _MINUS: Final = re.compile(r"\b(?:minus|negative)\s+(?=[\d.])", re.IGNORECASE)
 _BY_X: Final = re.compile(r"(?<!\b0(?=[xX]))(?<=\d) ?[xX] ?(?=\d)")
 _MIXED: Final = re.compile(
@@ -116,9 +116,10 @@ _TOUCHED_BEFORE: Final = re.compile(
     re.IGNORECASE,
 )
 _TOUCHED_AFTER: Final = re.compile(
-    r"\|(?!\s*$)|\s*(?:[!_⌋⌉√π]|pi\b|[-+*/^]\s*[a-zA-Z]\b|[xyz]\b)|(?![mghsLJNWVKC]\b)[a-zA-Z](?![a-zA-Z])"
+    r"\|(?!\s*$)|\s*(?:[!_⌋⌉√π]|pi\b|[-+*/^]\s*[a-zA-Z]\b|[nxyz]\b)|(?![mghsLJNWVKC]\b)[a-zA-Z](?![a-zA-Z])"
 )
 _UNKNOWN: Final = re.compile(r"[-+*/^(]?\s*[a-zA-Zπ]\s*(?:[-+*/^)]|$)|[a-zA-Z]\(")
+_LETTER_UNIT: Final = re.compile(r"\s?(?:[mghsLNJWVK]|[mg]/[a-zA-Z]{1,3})[\s.]*$")
 _REASON: Final = re.compile(
     r"[,;.(]?\s+(?:because|since|as|so|which|where)\b|\s\((?=[^()]*\)[\s.]*$)"
     r"|(?<!\bis)(?<!\bwas),?\s+(?:not|rather than|instead of)\s+[-+$]?\d",
@@ -264,7 +265,7 @@ def _read(text: str) -> NumberReading | None:
         touched
         or _SYMBOLS.search(rest)
         or _RELATION.search(rest)
-        or _UNKNOWN.match(after.lstrip(")] "))
+        or (_UNKNOWN.match(after.lstrip(")] ")) and not _LETTER_UNIT.match(after))
         or before.rstrip()[-1:] in ("(", "[")
     )
     lone = not re.search(r"[\d=:]", rest) and len(rest.split()) <= 3
