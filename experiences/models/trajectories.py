@@ -25,6 +25,7 @@ class DatasetOrigin(models.TextChoices):
     LAUNCH = "launch", "Given with a job"
     TRACES = "traces", "Taken from production traces"
     ANNOTATED = "annotated", "Taken from annotated trajectories"
+    PLAYGROUND = "playground", "Written in the playground"
 
 
 class Dataset(Scoped):

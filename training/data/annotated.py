@@ -110,14 +110,15 @@ def dataset_from_annotated(
     return dataset_create(
         actor,
         name=name or ("" if follows is not None else f"annotated: {agents}"),
-        rows=clean_rows(_joined(dataset_rows(follows) if follows is not None else [], found.rows)),
+        rows=clean_rows(rows_joined(dataset_rows(follows) if follows is not None else [], found.rows)),
         origin=DatasetOrigin.ANNOTATED,
         origin_detail=f"{len(found.rows):,} of {agents}",
         follows=follows,
     )
 
 
-def _joined(before: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def rows_joined(before: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Rows with new ones, of which one with a query that is there already takes that row's place."""
     fresh = {normalized(row["query"]): row for row in new}
     kept = [fresh.pop(normalized(row["query"]), row) for row in before]
     return [*kept, *fresh.values()]

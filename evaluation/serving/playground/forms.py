@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, Final
 
@@ -105,3 +106,34 @@ class AnswerForm(QuestionForm):
             "run": found["run"],
             "place": found["place"],
         }
+
+
+class RowForm(ServiceForm):
+    """A question with its correct answer. ``dataset``: the id of the one that gets it; "" for a new one."""
+
+    question = forms.CharField(max_length=LONGEST, strip=False, widget=forms.HiddenInput)
+    answer = forms.CharField(max_length=LONGEST, widget=forms.Textarea(attrs={"rows": 2}), label="Correct answer")
+    dataset = CandidateField(required=False, label="Dataset", help_text="It gets a next version with this row.")
+
+    def __init__(self, *args: Any, datasets: Sequence[tuple[str, str]] = (), **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["dataset"].widget.choices = [("", "A new dataset"), *datasets]  # type: ignore[attr-defined]
+
+
+class LessonForm(ServiceForm):
+    agent = CandidateField(label="Agent")
+    lesson = forms.CharField(
+        max_length=2_000,
+        widget=forms.Textarea(attrs={"rows": 2}),
+        label="Lesson",
+        help_text="It waits in the review queue until a person approves it.",
+    )
+
+    def __init__(self, *args: Any, agents: Sequence[tuple[str, str]] = (), **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["agent"].widget.choices = list(agents)  # type: ignore[attr-defined]
+
+
+class PromptForm(ServiceForm):
+    agent = forms.CharField(max_length=80)
+    prompt = forms.CharField(max_length=LONGEST, strip=False)

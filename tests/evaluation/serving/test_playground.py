@@ -19,7 +19,7 @@ from budgets.services import budget_set_limit
 from evaluation.serving.models import ProductionTrace, Release
 from evaluation.serving.releases.services import release_make
 from experiences.agents.services.endpoints import endpoint_archive
-from experiences.models import Agent, ModelEndpoint
+from experiences.models import Agent, Dataset, DatasetRow, Experience, ModelEndpoint
 from tests.factories import ExperienceFactory
 from tests.support.llm_acts import act
 from tests.support.llm_server import ModelServer
@@ -28,6 +28,7 @@ from tests.support.playbooks import PRICE, model_agent
 
 pytestmark = pytest.mark.django_db(transaction=True)
 QUESTION = "Where is my order?"
+CARD = r"<form[^>]*data-ask.*?</form>"
 LESSON = "When an order is late, say when it comes."
 
 
@@ -58,7 +59,7 @@ async def listed(answer: Any) -> list[bytes]:
 
 def asked(client: Client, page: Any) -> list[str]:
     """The parts that the page's cards ask for."""
-    forms = re.findall(r"<form[^>]*data-ask.*?</form>", page.content.decode(), re.S)
+    forms = re.findall(CARD, page.content.decode(), re.S)
     found = []
     for one in forms:
         fields = re.findall(r'name="(\w+)"\s+value="([^"]*)"', one)
@@ -181,9 +182,39 @@ def test_stakeholders_and_strangers_ask_nothing(
 ) -> None:
     client.force_login(adam)
     page = posted(client, candidate_1=f"agent:{agent.pk}", candidate_2=f"agent:{agent.pk}")
-    fields = dict(re.findall(r'name="(\w+)"\s+value="([^"]*)"', page.content.decode().split("answers")[-1]))
+    fields = dict(re.findall(r'name="(\w+)"\s+value="([^"]*)"', re.findall(CARD, page.content.decode(), re.S)[-1]))
     for person, shown, status in ((stella, 403, 403), (charlie, 200, 404)):
         client.force_login(person)
         assert client.get("/playground/").status_code == shown
         assert client.post("/playground/answer/", fields).status_code == status
     assert not server.requests
+
+
+def test_what_a_run_shows_is_kept_as_row_lesson_and_prompt(agent: Agent, adam: Any, client: Client) -> None:
+    client.force_login(adam)
+    chosen = {"candidate_1": f"agent:{agent.pk}", "candidate_2": f"agent:{agent.pk}", "prompt_2": "Be brief."}
+    page = html(posted(client, **chosen))
+    assert all(words in page for words in ("Save as row", "Propose a lesson", f"Make it the prompt of {agent.name}"))
+
+    first = client.post("/playground/row/", {"question": QUESTION, "answer": "On Monday.", "dataset": ""})
+    one = Dataset.objects.get()
+    assert first.status_code == 200 and (one.size, one.version, one.origin) == (1, 1, "playground")
+    client.post("/playground/row/", {"question": "And now?", "answer": "Today.", "dataset": str(one.pk)})
+    rows = DatasetRow.objects.filter(dataset__follows=one).order_by("index")
+    assert [(row.query, row.expected_outcome["answer"]) for row in rows] == [
+        (QUESTION, "On Monday."), ("And now?", "Today.")
+    ]  # fmt: skip
+    again = client.post("/playground/row/", {"question": "Third?", "answer": "No.", "dataset": str(one.pk)})
+    assert again.status_code == 409  # a version follows it already
+
+    lesson = {"agent": str(agent.pk), "lesson": "Say the day of delivery when a customer asks for an order."}
+    assert client.post("/playground/lesson/", lesson).status_code == 200
+    assert Experience.objects.get(summary=lesson["lesson"]).status == "quarantined"
+    assert client.post("/playground/lesson/", lesson).status_code == 409
+    assert client.post("/playground/lesson/", lesson | {"lesson": " "}).status_code == 400
+
+    prompt = {"agent": str(agent.pk), "prompt": "Be brief."}
+    assert client.post("/playground/prompt/", prompt).status_code == 200
+    agent.refresh_from_db()
+    assert agent.system_prompt == "Be brief."
+    assert client.post("/playground/prompt/", prompt | {"prompt": ""}).status_code == 400
