@@ -108,7 +108,7 @@ class AnswerForm(QuestionForm):
         }
 
 
-class RowForm(ServiceForm):
+class KeptRowForm(ServiceForm):
     """A question with its correct answer. ``dataset``: the id of the one that gets it; "" for a new one."""
 
     question = forms.CharField(max_length=LONGEST, strip=False, widget=forms.HiddenInput)
@@ -120,7 +120,7 @@ class RowForm(ServiceForm):
         self.fields["dataset"].widget.choices = [("", "A new dataset"), *datasets]  # type: ignore[attr-defined]
 
 
-class LessonForm(ServiceForm):
+class KeptLessonForm(ServiceForm):
     agent = CandidateField(label="Agent")
     lesson = forms.CharField(
         max_length=2_000,

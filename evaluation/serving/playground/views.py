@@ -19,11 +19,11 @@ from budgets.presenters.topbar import budget_pill
 from evaluation.serving.playground.candidates import AGENT, MODEL, RELEASE, candidates_offered
 from evaluation.serving.playground.forms import (
     AnswerForm,
-    LessonForm,
+    KeptLessonForm,
+    KeptRowForm,
     PlaygroundForm,
     PromptForm,
     QuestionForm,
-    RowForm,
 )
 from evaluation.serving.playground.keeping import lesson_keep, prompt_keep, row_keep
 from evaluation.serving.playground.services import run_begin, run_token, run_trial
@@ -89,7 +89,7 @@ async def _lines(trial: Trial) -> AsyncIterator[bytes]:
 @post_page
 def keep_row(request: HttpRequest, actor: Actor) -> HttpResponse:
     require(actor, "dataset.edit", current_organization(actor))
-    found = _given(RowForm(request.POST))
+    found = _given(KeptRowForm(request.POST))
     dataset = dataset_get(actor, found["dataset"]) if found["dataset"] else None
     made = row_keep(actor, question=found["question"], answer=found["answer"], dataset=dataset)
     return _kept(request, f"{made.name}, version {made.version}, has the row: {made.size:,} in all.")
@@ -98,7 +98,7 @@ def keep_row(request: HttpRequest, actor: Actor) -> HttpResponse:
 @post_page
 def keep_lesson(request: HttpRequest, actor: Actor) -> HttpResponse:
     require(actor, "agent.edit", current_organization(actor))
-    found = _given(LessonForm(request.POST))
+    found = _given(KeptLessonForm(request.POST))
     agent = agent_get(actor, found["agent"])
     lesson_keep(actor, agent, text=found["lesson"])
     return _kept(request, f"The lesson of {agent.name} waits in the review queue.")
@@ -135,9 +135,9 @@ def _keeping(actor: Actor, form: PlaygroundForm, may: frozenset[str]) -> dict[st
     if "dataset.edit" in may:
         datasets = datasets_visible(actor).filter(archived_at=None, followed_by=None).order_by("name")[:OFFERED]
         offered = [(str(row.pk), f"{row.name}, version {row.version}") for row in datasets]
-        found["row"] = RowForm(datasets=offered, initial={"question": values["question"].text}, auto_id="keep_%s")
+        found["row"] = KeptRowForm(datasets=offered, initial={"question": values["question"].text}, auto_id="keep_%s")
     if agents and "agent.edit" in may:
-        found["lesson"] = LessonForm(agents=list(dict.fromkeys(agents)), auto_id="keep_%s")
+        found["lesson"] = KeptLessonForm(agents=list(dict.fromkeys(agents)), auto_id="keep_%s")
         found["prompts"] = [
             {"agent": one.value.partition(":")[2], "name": names[one.value], "prompt": one.prompt}
             for one in chosen
