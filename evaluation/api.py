@@ -121,6 +121,7 @@ class EvaluationViewSet(ReadViewSet):
     known_query = {"queries": ("line", "only_changed")}
     versioned, locks = ("status",), Job
     list_class = EvaluationRow
+    idempotent = ("create", "candidates")
     lists = ("List evaluations", evaluations_visible)
     reads = ("One evaluation with its report", evaluation_get)
 

@@ -64,7 +64,7 @@ class MetricValues:
         return 1.0 if self.rate else math.inf
 
 
-def build(evaluation: EvaluationRun, *, uses: int, tries: int, seconds: float) -> dict[str, Any]:
+def build(evaluation: EvaluationRun, *, uses: int, seconds: float, tries: int = 0) -> dict[str, Any]:
     """The report of a finished evaluation, ready to be stored as JSON. ``tries``: of ``tries_of``."""
     lines = {line: _line(evaluation, line, tries) for line in evaluation.lines}
     primary = evaluation.lines[0]

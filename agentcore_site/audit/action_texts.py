@@ -133,6 +133,7 @@ ACTIONS: Final = {
     "playbook.rolled_back": "rolled back a playbook",
     "playbook.section_reverted": "reverted an item of a playbook",
     "playbook.switched": "switched a playbook",
+    "playground.asked": "asked in the playground",
     "price.changed": "changed a price",
     "price.created": "set a price",
     "prices.loaded": "loaded prices",

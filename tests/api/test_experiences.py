@@ -145,7 +145,7 @@ def test_listed_lessons_are_imported_by_an_agent_with_the_same_prompt(
     [
         (b'{"handle": "x1"\n', "Line 1 is not JSON"),
         (b"[1]\n", "Line 1 must be an object"),
-        (b"\xff\xfe", "not UTF-8"),
+        (b"\xff\xff", "not UTF-8"),
         (b'{"handle": "x1", "summary": "a\\u0000b", "stamp": "s"}', "NUL"),
         (b'{"handle": "x1", "summary": "When.", "stamp": "s", "weight": NaN}', "not finite"),
         (b'{"handle": "x1", "summary": "When.", "stamp": "s", "wieght": 1}', "did you mean weight"),

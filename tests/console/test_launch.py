@@ -75,7 +75,7 @@ def test_a_mistake_keeps_everything_that_was_typed_and_the_upload(console: Clien
         ("bad.csv", b"alpha,beta\n1,2\n", "No column is named like a query"),
         ("bad.jsonl", b'{"query": "  "}', "Row 1"),
         ("bad.jsonl", b"", "At least one query"),
-        ("bad.jsonl", b"\xff\xfe", "not UTF-8"),
+        ("bad.jsonl", b"\xff\xff", "not UTF-8"),
     ],
 )
 def test_an_invalid_upload_is_reported_by_line(

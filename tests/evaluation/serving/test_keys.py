@@ -185,7 +185,7 @@ async def test_a_caller_who_leaves_while_redis_is_asked_holds_nothing(monkeypatc
     holds, key = KeyHolds(), uuid.uuid4()
     monkeypatch.setattr(holds, "_redis", asked := mock.Mock())
     asked.return_value.eval = lambda *_: asyncio.sleep(60)
-    call = mock.Mock(upstreams=(), id=uuid.uuid4(), held=False, arm=ArmName.CURRENT)
+    call = mock.Mock(upstreams=(), id=uuid.uuid4(), held=False, arm=ArmName.CURRENT, most_micros=None)
     call.consumer = mock.Mock(key_id=key, monthly_micros=9, spent_micros=0, read_at=0.0)
     endpoints = EndpointCalls(mock.Mock(), holds)
     asking = asyncio.ensure_future(endpoints._hold(call, mock.Mock(prompt_tokens=1, max_tokens=1), 0))
