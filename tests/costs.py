@@ -19,7 +19,8 @@ _took: defaultdict[str, dict[str, float]] = defaultdict(lambda: dict.fromkeys(PH
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    _took[report.location[0]][report.when] += report.duration
+    if report.when in PHASES:  # a process that died reports a phase of its own
+        _took[report.location[0]][report.when] += report.duration
 
 
 @pytest.hookimpl(tryfirst=True)  # above the names of what failed, which end the output

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.http import QueryDict
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.decorators import action
@@ -131,8 +132,9 @@ class SkillViewSet(ScopedViewSet):
 
 
 def _given(form: type[Strict], request: Request) -> dict[str, Any]:
+    """Raises ValidationError. A request without a body has a plain dictionary."""
     data: Any = request.data
-    return parsed(form, data.dict())
+    return parsed(form, data.dict() if isinstance(data, QueryDict) else data)
 
 
 def _left(one: ProposedText) -> bool:
