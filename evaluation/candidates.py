@@ -12,9 +12,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from django.db import transaction
+
 from agentcore_site.jobs.models import Status
 from agentcore_site.lib import disk
 from agentcore_site.lib.errors import Conflict, Invalid
+from agentcore_site.lib.row_checks import hold_row
 from agentcore_site.lib.storable import unstorable
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
@@ -56,10 +59,12 @@ def candidate_try(
         checkpoint = checkpoint_admit(actor, run.agent, data)
     samples = run.configuration.eval_samples if samples is None else samples
     same = EvaluationRun.objects.filter(run=run, checkpoint=checkpoint, split=Split.SELECTION, samples=samples)
-    there = same.filter(against=Against.BEGAN).exclude(job__status__in=(Status.FAILED, Status.CANCELLED)).first()
-    if there is not None:
-        return there, False
-    return evaluation_start(actor, run=run, checkpoint=checkpoint, split=Split.SELECTION, samples=samples), True
+    with transaction.atomic():
+        hold_row(checkpoint)  # of two requests at once the second finds the first one's evaluation
+        there = same.filter(against=Against.BEGAN).exclude(job__status__in=(Status.FAILED, Status.CANCELLED)).first()
+        if there is not None:
+            return there, False
+        return evaluation_start(actor, run=run, checkpoint=checkpoint, split=Split.SELECTION, samples=samples), True
 
 
 def _bytes(run: TrainingRun, texts: Sequence[str]) -> bytes:

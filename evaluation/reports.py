@@ -157,7 +157,7 @@ def _line(evaluation: EvaluationRun, line: str, tries: int) -> dict[str, Any]:
     metrics = [_compared(metric) for metric in _metrics(arms["baseline"], arms["trained"])]
     adjusted = statistics.holm([metric["p_value"] for _, metric in metrics])
     for (_, metric), p_value in zip(metrics, adjusted, strict=True):
-        metric["p_adjusted"] = float(p_value)
+        metric["p_adjusted"] = statistics.p_of_try(float(p_value), tries) if tries else float(p_value)
     found = dict(metrics)
     if tries:
         found["success_rate"]["p_corrected"] = statistics.p_of_try(found["success_rate"]["p_value"], tries)

@@ -70,7 +70,9 @@ class EvaluationComparisonOut(Shape):
         "improvement_points": lambda success: (
             None if success["improvement"] is None else round(100 * success["improvement"], 1)
         ),
-        "statistically_significant": lambda success: surely_apart(success["p_value"], success["low"], success["high"]),
+        "statistically_significant": lambda success: surely_apart(
+            success.get("p_corrected", success["p_value"]), success["low"], success["high"]
+        ),
     }
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
 
 from agentcore_site.jobs.models import Status
@@ -18,6 +21,7 @@ from agentcore_site.tenancy.services import api_key_create
 from budgets.models import Budget
 from evaluation.candidates import candidate_try
 from evaluation.models import EvaluationRun, Split
+from evaluation.rpc import EvaluationComparisonOut
 from evaluation.services import evaluation_start
 from evaluation.statistics import p_of_try
 from experiences.models import Agent
@@ -98,6 +102,7 @@ def test_a_candidate_is_played_once_judged_for_all_tries_and_proven_as_any_check
     report = client.get(f"/api/v1/evaluations/{trial.pk}").json()["report"]
     success = report["lines"]["selection"]["metrics"]["success_rate"]
     assert report["tries"] == 1 and success["p_corrected"] == pytest.approx(min(2 * success["p_value"], 1))
+    assert success["p_adjusted"] >= success["p_corrected"]  # by which the page colours a difference
     assert success["improvement"] > 0.1 and "corrected for try 1" in report["verdict"]
 
     second, is_new = candidate_try(operator, run, lessons=useless)
@@ -118,6 +123,29 @@ def test_a_candidate_is_played_once_judged_for_all_tries_and_proven_as_any_check
     assert client.post(door, body, "application/json").status_code == 404
     with pytest.raises(Forbidden):
         candidate_try(Actor(stella), run, lessons=good)
+
+
+def test_two_requests_at_once_play_a_candidate_once(operator: Actor, run: TrainingRun) -> None:
+    texts = texts_of("useless")[:3]
+    first, _ = candidate_try(operator, run, lessons=texts)
+    job_cancel(operator, first.job)
+    together = threading.Barrier(2)
+
+    def ask(_: int) -> bool:
+        together.wait(30)
+        try:
+            return candidate_try(operator, run, lessons=texts)[1]
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(2) as pool:
+        assert sorted(pool.map(ask, range(2))) == [False, True]
+
+
+def test_significance_is_for_all_tries_as_the_verdict_is() -> None:
+    success = {"baseline": 0.5, "improvement": 0.1, "p_value": 0.02, "low": 0.01, "high": 0.2}
+    assert EvaluationComparisonOut(success).data["statistically_significant"]
+    assert not EvaluationComparisonOut(success | {"p_corrected": 0.12}).data["statistically_significant"]
 
 
 @pytest.mark.parametrize(
