@@ -7,7 +7,10 @@ fast test that uses the database all the same fails: pytest-django blocks it.
 
 from __future__ import annotations
 
+import os
+import random
 import re
+import time
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +22,10 @@ ASKING_FIXTURES: Final = frozenset({"db", "transactional_db", "django_db_setup",
 HEAVY_FIXTURES: Final = {"chdb": "ClickHouse takes 15 s to load in each process"}
 ALONE: Final = "pytest.mark.alone"
 ALL_THOROUGH: Final = re.compile(r"^pytestmark = (.*|\[\n(    .*\n)*?    )pytest\.mark\.thorough\(", re.MULTILINE)
+ALL_CASES: Final = (
+    "rounds and not thorough"  # begins the expression of the part that repeats tests with all their cases
+)
+UNTIL: Final = float(os.environ.get("TESTS_UNTIL") or "inf")  # seconds of the epoch
 ASKING_MARKS: Final = frozenset({"django_db", "slow", "thorough", "alone", "bench"})
 
 
@@ -37,8 +44,17 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Leaves a repetition with all cases out where the time of CI is over. A few of its cases ran in the first part."""
+    if item.config.option.markexpr.startswith(ALL_CASES) and time.time() > UNTIL:
+        pytest.skip("TESTS_UNTIL is over; `make test-all` runs all cases")
+
+
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.option.markexpr.startswith(ALL_CASES):  # which ones are left out is chance, the same in all processes
+        random.Random(os.environ.get("PYTEST_XDIST_TESTRUNUID")).shuffle(items)
     for item in items:
         for name in HEAVY_FIXTURES.keys() & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.thorough(reason=HEAVY_FIXTURES[name]))

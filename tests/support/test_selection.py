@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from django.contrib.auth.models import User
 
 from agentcore_site import env
-from tests import services
+from tests import selection, services
 from tests.selection import is_fast, pytest_ignore_collect
 
 
@@ -60,6 +61,17 @@ def test_a_file_of_thorough_tests_is_imported_only_where_they_run(markers: str, 
         assert pytest_ignore_collect(other, config) is None
 
 
+@pytest.mark.parametrize(("part", "left_out"), [("thorough", False), ("rounds and not thorough", True)])
+def test_repetitions_alone_are_left_out_where_the_time_is_over(
+    part: str, left_out: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    test: Any = SimpleNamespace(config=SimpleNamespace(option=SimpleNamespace(markexpr=f"{part} and not bench")))
+    selection.pytest_runtest_setup(test)  # without a limit all tests run
+    monkeypatch.setattr(selection, "UNTIL", 0)
+    with pytest.raises(pytest.skip.Exception, match="make test-all") if left_out else nullcontext():
+        selection.pytest_runtest_setup(test)
+
+
 def test_a_test_that_does_not_ask_can_not_use_the_database(request: pytest.FixtureRequest) -> None:
     assert is_fast(request.node)
     with pytest.raises(RuntimeError, match="Database access not allowed"):
@@ -78,4 +90,4 @@ def test_the_fast_selection_starts_no_service() -> None:
     given = {name: value for name, value in os.environ.items() if name not in services.SERVICES}
     command = [sys.executable, "-m", "pytest", "-q", "-m", services.FAST, "-p", "no:cacheprovider", __file__]
     done = subprocess.run(command, env=given, cwd=env.ROOT, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0 and "13 passed, 1 deselected" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 0 and "15 passed, 1 deselected" in done.stdout, done.stdout + done.stderr
