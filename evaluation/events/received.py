@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from agentcore_site.ids import derived
 from evaluation.events.models import RECEIVED, ReceivedTrajectory
+from experiences.agents.consent import recording_hold
 from experiences.models import Agent
 from experiences.rollouts.types import Trajectory
 from experiences.trajectories.storage import TrajectoryScope, partition_ensure, trajectories_replace, trajectories_write
@@ -51,8 +52,13 @@ def trajectories_receive(
     agent: Agent, found: Mapping[str, Callable[[int], Trajectory]], again: Collection[str] = ()
 ) -> int:
     """Stores trajectories by their names in the organisation. Of known ones those to be written ``again`` replace what
-    is stored, and others are left out. Each is made for its scenario. Returns the number of new ones."""
+    is stored, and others are left out. Each is made for its scenario. Returns the number of new ones.
+
+    Raises:
+        Conflict: the agent may not be recorded.
+    """
     in_turn([agent.organization_id])
+    recording_hold([agent])
     mine = ReceivedTrajectory.objects.filter(organization_id=agent.organization_id, trajectory_id__in=list(found))
     known = {row.trajectory_id: row for row in mine}
     _write_again(agent, [row for name, row in known.items() if name in again and row.agent_id == agent.pk], found)

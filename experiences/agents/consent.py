@@ -55,6 +55,16 @@ def recording_require(agents: Iterable[Agent], doing: str) -> None:
         raise Conflict(f"{opted_out.name} may not be recorded, so it can't be {doing}. Its settings say so.")
 
 
+def recording_hold(agents: Iterable[Agent]) -> None:
+    """No consent of these agents changes until the transaction ends. Called before rows that count them are locked.
+
+    Raises:
+        Conflict: one of the agents may not be recorded."""
+    named = {str(agent.id): agent.name for agent in agents}
+    for id in consent_withdrawn(named):
+        raise Conflict(f"{named[id]} may not be recorded. Its settings say so.")
+
+
 def recording_check(agent_id: uuid.UUID) -> None:
     """Raises:
     MustPause: the agent may not be recorded, or is archived."""

@@ -49,20 +49,22 @@ def trajectories_import(actor: Actor, agent: Agent, lines: Iterable[bytes], *, k
         raise Conflict(f"{agent.name} may not be recorded.")
     report = ImportReport()
     batch: dict[str, ImportedRollout] = {}
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            for place, one in enumerate(imported(parse_json(line), kind)):
-                one.made(0)  # checks the rollout before it joins a batch
-                name = one.name or f"{hashlib.sha256(line).hexdigest()[:40]}-{place}"
-                batch[f"import-{name}"] = one
-        except BROKEN as error:
-            report.refuse(number, error)
-        if len(batch) >= BATCH:
-            _store(agent, batch, report)
-    _store(agent, batch, report)
-    record(actor, "trajectories.imported", agent, after={"new": report.new, "refused": report.refused})
+    try:
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            try:
+                for place, one in enumerate(imported(parse_json(line), kind)):
+                    one.made(0)  # checks the rollout before it joins a batch
+                    name = one.name or f"{hashlib.sha256(line).hexdigest()[:40]}-{place}"
+                    batch[f"import-{name}"] = one
+            except BROKEN as error:
+                report.refuse(number, error)
+            if len(batch) >= BATCH:
+                _store(agent, batch, report)
+        _store(agent, batch, report)
+    finally:  # what was stored before an error, or before consent was taken back, stays
+        record(actor, "trajectories.imported", agent, after={"new": report.new, "refused": report.refused})
     return report
 
 

@@ -209,10 +209,11 @@ def _take(message: StoredMessage, senders: Senders) -> None:
     try:
         with transaction.atomic():
             receive(sender, payload, MessageStamp(hashlib.sha256(body).hexdigest(), message.sequence))
-    except Unavailable:  # a key or a storage is unavailable: not the message's fault
-        raise
-    except DomainError as error:
-        raise NotTaken(DeadReason.REFUSED, error.message) from error
+    except Exception as error:
+        sender.agents.clear()  # the hold on the consent of agents that this message named first went with the savepoint
+        if isinstance(error, DomainError) and not isinstance(error, Unavailable):
+            raise NotTaken(DeadReason.REFUSED, error.message) from error
+        raise  # a key or a storage is unavailable: not the message's fault
 
 
 def _payload(body: bytes) -> Any:

@@ -17,6 +17,7 @@ from evaluation.events.payloads.trajectory import OUTSIDE, trajectory_read
 from evaluation.events.received import SCENARIOS, received_scope, timed
 from evaluation.events.subjects import REQUEST, REWARD, STATUS, TRAJECTORY
 from evaluation.events.training import acting_for, status_take, training_request
+from experiences.agents.consent import consent_withdrawn
 from experiences.models import Agent, TrajectoryRecord
 from experiences.privacy import redact_value
 from experiences.rollouts.types import Trajectory
@@ -119,7 +120,9 @@ def status_receive(sender: Sender, payload: Mapping[str, Any], stamp: MessageSta
 def _agent(sender: Sender, slug: str) -> Agent:
     if slug not in sender.agents:
         mine = Agent.objects.filter(organization=sender.organization, slug=slug, archived_at=None)
-        sender.agents[slug] = mine.first()
+        sender.agents[slug] = agent = mine.first()
+        if agent is not None:
+            agent.collects = not consent_withdrawn([str(agent.pk)])  # and stays so until the block ends
     agent = sender.agents[slug]
     if agent is None:
         raise NotTaken(DeadReason.UNKNOWN_AGENT, f"No agent {slug} is registered.")

@@ -22,7 +22,8 @@ from budgets.pricing import UnknownPrice, Usage, cost_micros
 from evaluation.events.models import StoredSpan, WaitingSpan
 from evaluation.events.otlp.agent_spans import SILENT, AgentSpan
 from evaluation.events.otlp.assembly import trajectory_of
-from evaluation.events.received import trajectories_receive
+from evaluation.events.received import in_turn, trajectories_receive
+from experiences.agents.consent import consent_withdrawn
 from experiences.models import Agent
 
 log = logging.getLogger(__name__)
@@ -92,7 +93,8 @@ def _ready() -> list[tuple[UUID, str]]:
 @transaction.atomic
 def _store(agent: Agent, traces: Sequence[str]) -> int:
     waiting = list(WaitingSpan.objects.filter(agent=agent, trace_id__in=traces).values_list("pk", flat=True))
-    if not agent.collects:
+    in_turn([agent.organization_id])  # before consent is held, as in all ways of receiving
+    if consent_withdrawn([str(agent.pk)]):
         WaitingSpan.objects.filter(pk__in=waiting).delete()
         return 0
     kept = StoredSpan.objects.filter(agent=agent, trace_id__in=traces).order_by("pk")

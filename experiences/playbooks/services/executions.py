@@ -17,7 +17,7 @@ from agentcore_site.lib.errors import DomainError, Insufficient, Invalid, TooLar
 from agentcore_site.lib.storable import unstorable
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
-from experiences.agents.consent import recording_require
+from experiences.agents.consent import recording_hold, recording_require
 from experiences.agents.evolution_settings import evolution_settings
 from experiences.learning.playbooks.leave_out import Draw, draw_of
 from experiences.models import Agent, ExecutionTrace, Playbook, PlaybookSection, PlaybookVersion
@@ -77,6 +77,7 @@ def traces_record(actor: Actor, given: Sequence[NewTrace]) -> list[ExecutionTrac
     recording_require(agents.values(), "recorded")
     rows = [_row(one, f"traces[{index}]" if len(given) > 1 else "") for index, one in enumerate(given)]
     with transaction.atomic():
+        recording_hold(agents.values())
         # 1. The playbooks' rows, always in the same order: two batches wait for each other and never in a circle.
         counted = [_count(agents[agent_id], rows) for agent_id in sorted(agents)]
         # 2. Only then rows that point to the organisation: who waits for its lock holds none of ours.
