@@ -30,8 +30,8 @@ from tests.support import database_snapshot, emptying, owner, static_files
 from tests.support.warm_start import WarmStart
 from tests.support.workers import Fleet, LiveSite, live_site_running
 
-# The first input of a process that Hypothesis makes takes seconds: it reads the constants of all our modules. An input has
-# no limit of time: a machine that is busy, or that removes the probes of coverage, is no defect of the code.
+# The first input of a process that Hypothesis makes takes seconds: it reads the constants of all our modules. No input
+# has a limit of time: a machine that is busy, or that removes the probes of coverage, is no defect of the code.
 hypothesis.register_profile("ours", suppress_health_check=[HealthCheck.too_slow], deadline=None)
 hypothesis.load_profile("ours")
 # A password is checked in a third of a second on purpose. The number of rounds is part of each hash: other processes of

@@ -1,4 +1,4 @@
-"""While something of an agent is stored, its consent can't be taken back; a sender that read an old consent stores nothing."""
+"""An agent's consent can't be taken back while a row of the agent is stored. By an old consent nothing is stored."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from experiences.playbooks.services.executions import NewTrace, traces_record
 from tests import factories
 from tests.evaluation.events.test_imports import TRACE
 from tests.evaluation.events.test_otlp_receiving import ADDRESS, export, span
-from tests.support.events import example
 from tests.support.callers import Caller
+from tests.support.events import example
 
 pytestmark = pytest.mark.django_db
 
