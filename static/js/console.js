@@ -17,6 +17,18 @@ function switchTheme() {
   document.dispatchEvent(new CustomEvent("theme:changed"));
 }
 
+// -- menus of rows ---------------------------------------------------------------------------------------------------
+
+// A menu lies above its table, which scrolls by itself and would cut the menu off. It opens below its button, or higher
+// where the window ends.
+document.addEventListener("toggle", (event) => {
+  const menu = event.target;
+  if (event.newState !== "open" || !menu.matches(".row-menu")) return;
+  const button = document.querySelector(`[popovertarget="${menu.id}"]`).getBoundingClientRect();
+  menu.style.top = `${Math.max(8, Math.min(button.bottom + 4, innerHeight - menu.offsetHeight - 8))}px`;
+  menu.style.left = `${Math.max(8, button.right - menu.offsetWidth)}px`;
+}, true);
+
 // -- clicks ----------------------------------------------------------------------------------------------------------
 
 document.addEventListener("click", (event) => {

@@ -20,10 +20,11 @@ async function ask(form) {
   const stop = new AbortController();
   form.querySelector("[data-stop]").addEventListener("click", () => stop.abort());
   const text = form.querySelector("[data-text]");
-  let done = false;
+  let done = false, began = false;
   try {
     const answer = await fetch(form.action, { method: "POST", body: new FormData(form), headers: { "HX-Request": "true" }, signal: stop.signal });
     if (!(answer.headers.get("content-type") || "").startsWith("application/x-ndjson")) return shown(form, await answer.text());
+    began = true;
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
     let rest = "";
     for (;;) {
@@ -42,7 +43,7 @@ async function ask(form) {
     }
     if (!done) refused(form, "The connection ended before the answer was whole. Its trace has what it cost.");
   } catch (error) {
-    if (!done) refused(form, stop.signal.aborted ? "Stopped. What was sent until then is paid for." : "The site did not answer. Ask again.");
+    if (!done) refused(form, stop.signal.aborted ? `Stopped${began ? ". Its trace has what it cost" : " before an answer began"}.` : "The site did not answer. Ask again.");
   }
 }
 

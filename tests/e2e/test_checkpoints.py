@@ -35,8 +35,15 @@ def test_a_checkpoint_goes_out_and_comes_back(
     sign_in(page, live_site, "olivia")
 
     page.goto(f"{live_site.url}/checkpoints/?agent={agent.pk}")
+    beyond = "card => card.querySelector('table').scrollWidth - card.clientWidth"
+    assert page.locator(".card:has(table)").first.evaluate(beyond) <= 0
+    page.click(f"button:has-text('Actions of {first.label}')")
+    menu = page.locator(".row-menu:popover-open")
+    assert menu.locator("a").all_inner_texts() == ["Evaluate…", "Release…", "Promote…", "Download"]
+    box = menu.bounding_box()
+    assert box and 0 <= box["x"] <= 1440 - box["width"] and 0 <= box["y"] <= 900 - box["height"]
     with page.expect_download() as downloading:
-        page.click(f"a:has-text('Download {first.label}')")
+        menu.get_by_text("Download").click()
     whole = tmp_path / downloading.value.suggested_filename
     downloading.value.save_as(whole)
     changed = tmp_path / f"changed-{whole.name}"
