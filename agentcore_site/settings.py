@@ -225,6 +225,11 @@ ORGANIZATION_REQUESTS_AT_ONCE = env.integer("ORGANIZATION_REQUESTS_AT_ONCE", 8, 
 WEB_MEMORY_MB = env.integer("WEB_MEMORY_MB", 768, low=0, high=2**20)
 # Jobs fill all cores. With 5 they get a third of the time of a web process that wants the same core.
 WORKER_NICENESS = env.integer("WORKER_NICENESS", 5, low=0, high=19)
+# Model servers that may run at once, each with its model in memory; 0: none is started. Folders of models below
+# MODELS_FOLDER may be chosen. MODEL_SERVER_PLACE is set by `manage.py up` for what it starts.
+MODEL_SERVERS = env.integer("MODEL_SERVERS", 2, low=0, high=100)
+MODELS_FOLDER = env.text("MODELS_FOLDER")
+MODEL_SERVER_PLACE = env.text("MODEL_SERVER_PLACE")
 LOGIN_URL = LOGOUT_REDIRECT_URL = f"{SUB_PATH}/sign-in/"
 LOGIN_REDIRECT_URL = SESSION_COOKIE_PATH = CSRF_COOKIE_PATH = f"{SUB_PATH}/"
 LANGUAGE_CODE = "en-us"

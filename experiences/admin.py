@@ -48,6 +48,7 @@ from experiences.models import (
     ExportPart,
     GroupRecord,
     ModelEndpoint,
+    ModelServer,
     Playbook,
     PlaybookChange,
     PlaybookSection,
@@ -122,6 +123,8 @@ class AgentAdmin(ScopedAdmin):
 # Read-only: addresses and keys are changed in the console. A key is never shown there, and is required again when the
 # address moves to another host.
 list_page(ModelEndpoint, "name organization kind base_url model archived_at")
+# Read-only: `manage.py up` writes them, and people start and stop servers in the console.
+list_page(ModelServer, "endpoint organization place source port wanted state restarts memory seen_at")
 # Read-only, like model endpoints.
 list_page(ToolServer, "name organization transport url command archived_at")
 list_page(Dataset, "name organization domain size created_by created_at", search_fields=["name", "domain", "sha256"])

@@ -31,6 +31,7 @@ from experiences.models import (
     ExperienceChange,
     GroupRecord,
     ModelEndpoint,
+    ModelServer,
     PromptPack,
     QueryRecord,
     Question,
@@ -53,6 +54,13 @@ personal_rows(
     texts=("base_url", "model"),
     values=("options", "purpose_keys"),
     note="Model endpoints were changed: test their connections.",
+)
+personal_rows(
+    "model servers",
+    ModelServer,
+    rewritten,
+    texts=("source", "reason"),
+    note="Model servers were changed: look at the pages of their endpoints.",
 )
 personal_rows(
     "tool servers",

@@ -44,6 +44,7 @@ from experiences.models import (
     ExecutionTrace,
     Experience,
     ModelEndpoint,
+    ModelServer,
     Playbook,
     PromptPack,
     TrajectoryRecord,
@@ -195,6 +196,8 @@ CONSOLE_WRITES = {
     "endpoints/test/": "agent.edit",
     "endpoints/<uuid:endpoint_id>/": "endpoint.edit",
     "endpoints/<uuid:endpoint_id>/archive/": "endpoint.edit",
+    "endpoints/<uuid:endpoint_id>/server/": "endpoint.edit",
+    "endpoints/<uuid:endpoint_id>/server/switch/": "endpoint.edit",
     "jobs/<uuid:job_id>/note/": "agent.edit",
     "jobs/<uuid:job_id>/comments/": "agent.edit",
     "jobs/<uuid:job_id>/pin/": "view",
@@ -495,6 +498,7 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
         organization=run.organization, agent=run.agent, inputs={"place": "Zanzibar"}, duration_ms=1.0, success=True
     )
     endpoint = factories.ModelEndpointFactory(organization=run.organization, name="Zanzibar models")
+    ModelServer.objects.create(organization=run.organization, endpoint=endpoint, place="", source="zanzibar", port=1)
     server = factories.ToolServerFactory(organization=run.organization, name="zanzibar-tools")
     pack = factories.PromptPackFactory(organization=run.organization, name="zanzibar-pack", system="Zanzibar prompt")
     lesson = factories.ExperienceFactory(agent=run.agent, summary="When in Zanzibar, ask twice.")

@@ -110,6 +110,8 @@ ACTIONS: Final = {
     "membership.changed": "changed a member's role",
     "membership.created": "made a person a member",
     "membership.deleted": "removed a member",
+    "model_server.started": "started a model server",
+    "model_server.stopped": "stopped a model server",
     "notices.changed": "changed their notification settings",
     "organization.changed": "changed the organisation",
     "organization.created": "made the organisation",

@@ -135,7 +135,7 @@ class Supervisor:
 
     def __init__(self, log_folder: Path, say: Callable[[str], None], *, to_stdout: bool = False) -> None:
         """``to_stdout``: output of the processes goes to our own output, and not to one file each."""
-        self.log_folder, self.say, self._to_stdout = log_folder, say, to_stdout
+        self.log_folder, self.say, self.to_stdout = log_folder, say, to_stdout
         self.running: list[Running] = []
         self._successors: dict[str, Running] = {}
         self._leaving: list[tuple[Running, float]] = []  # with the time at which each is killed
@@ -159,6 +159,23 @@ class Supervisor:
         if not ok or not started.is_alive:
             raise CannotStart(f"{process.name} did not start. The end of its log:\n{self.tail(process.name)}")
         started.was_ready = True
+
+    def add(self, process: Process) -> None:
+        """Starts it and does not wait: ``watch`` sees when it is ready."""
+        self.running.append(self._spawn(process))
+
+    def drop(self, name: str) -> None:
+        """Asks a process to stop and forgets it; ``watch`` kills it where it needs more than twenty seconds."""
+        for running in [one for one in self.running if one.process.name == name]:
+            self.running.remove(running)
+            for known in (self._delays, self._restart_at, self._restarts):
+                known.pop(name, None)
+            if running.is_alive:
+                running.ask_to_stop()
+                self._leaving.append((running, time.monotonic() + STOP_SECONDS))
+
+    def is_leaving(self, name: str) -> bool:
+        return any(left.process.name == name and left.is_alive for left, _ in self._leaving)
 
     def watch(self) -> None:
         """Restarts dead processes, kills hung ones, and replaces large ones. Call it a few times a second."""
@@ -321,7 +338,7 @@ class Supervisor:
         return path
 
     def _log(self, name: str) -> IO[bytes]:
-        if self._to_stdout:
+        if self.to_stdout:
             return os.fdopen(os.dup(sys.stdout.fileno()), "ab")
         path = self.log_folder / f"{name}.log"
         if path.exists() and path.stat().st_size > LOG_LIMIT:

@@ -10,6 +10,7 @@ from django.core.exceptions import ValidationError
 
 from agentcore_site.console.forms import NamesField, OptionsField, RowForm, SealedField, SealedTextarea
 from agentcore_site.lib.errors import DomainError
+from agentcore_site.lib.own_models import own_models, why_none_starts
 from agentcore_site.tenancy.actors import Actor
 from experiences.agents.endpoint_config import PURPOSES
 from experiences.agents.evolution_settings import MOST_ROUNDS
@@ -45,6 +46,9 @@ def reward_choices() -> list[tuple[str, str]]:
 
 def tool_choices() -> list[tuple[str, str]]:
     return [(name, f"{name}: {description}") for name, description in tool_names()]
+
+
+OWN = "own:"  # before the source of a model of our own
 
 
 class GrantedTools(forms.Widget):
@@ -306,7 +310,12 @@ class AgentForm(RowForm):
         self.actor = actor
         own = "The site's own (LLM_BASE_URL)" if settings.LLM_BASE_URL else "None"
         named = [(str(endpoint.pk), f"{endpoint.name} ({endpoint.base_url})") for endpoint in endpoints_visible(actor)]
-        cast(forms.ChoiceField, self.fields["endpoint"]).choices = [("", own), *named]
+        endpoint = cast(forms.ChoiceField, self.fields["endpoint"])
+        endpoint.choices = [("", own), *named]
+        if actor.may_somewhere("endpoint.edit"):
+            ours = [(OWN + one.source, f"{one.name}: {one.description}") for one in own_models().values()]
+            endpoint.choices = [*endpoint.choices, ("A model of our own, whose server is started", ours)]
+            endpoint.help_text = f"{endpoint.help_text} {why_none_starts()}"
         cast(forms.ChoiceField, self.fields["reflector"]).choices = [("", "The agent's own endpoint"), *named]
         self.servers = list(tool_servers_visible(actor))
         cast(forms.ChoiceField, self.fields["tool_servers"]).choices = [
@@ -345,11 +354,14 @@ class AgentForm(RowForm):
         unsaid = [name for name in ("philosophy", "max_tokens", "leave_out_rate") if values[name] in (None, "")]
         for name in ("opted_out", *unsaid):
             del values[name]
+        if values["endpoint"].startswith(OWN):
+            source = values.pop("endpoint").removeprefix(OWN)
+            values |= {"endpoint": ""} if values["runtime"] == AgentRuntime.ACTION else {"own_model": source}
         granted = values["granted_tools"] or {}
         values["granted_tools"] = {key: names for key, names in granted.items() if key in values["tool_servers"]}
         return with_rows(self.actor, values)
 
     def refuse(self, error: DomainError) -> None:
-        places = {"environment": "environment_options"}
+        places = {"environment": "environment_options", "own_model": "endpoint"}
         fields = {places.get(name, name.partition(".")[0]): text for name, text in error.fields.items()}
         super().refuse(type(error)(error.message, fields=fields))

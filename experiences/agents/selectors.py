@@ -12,7 +12,7 @@ from agentcore_site.lib.errors import Missing
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require, require_somewhere
 from experiences.lessons.selectors import pack_get
-from experiences.models import Dataset, DatasetRow, ModelEndpoint, ToolServer
+from experiences.models import Dataset, DatasetRow, ModelEndpoint, ModelServer, ToolServer
 
 
 def endpoints_visible(actor: Actor, *, archived: bool = False) -> QuerySet[ModelEndpoint]:
@@ -40,6 +40,11 @@ def endpoint_get(actor: Actor, name: Any) -> ModelEndpoint:
     if found is None:
         raise Missing(f"There is no model endpoint {str(name)[:60]!r}.")
     return found
+
+
+def model_server_of(actor: Actor, endpoint: ModelEndpoint) -> ModelServer | None:
+    """The server that this site runs for an endpoint, as it was reported last."""
+    return ModelServer.objects.visible_to(actor).filter(endpoint=endpoint).first()
 
 
 def tool_servers_visible(actor: Actor) -> QuerySet[ToolServer]:

@@ -6,7 +6,9 @@ from experiences.models.agents import (
     AgentRuntime,
     EndpointKind,
     ModelEndpoint,
+    ModelServer,
     Philosophy,
+    ServerState,
     ToolServer,
 )
 from experiences.models.annotations import Annotation
@@ -58,6 +60,7 @@ __all__ = [
     "ExportPart",
     "GroupRecord",
     "ModelEndpoint",
+    "ModelServer",
     "Philosophy",
     "Playbook",
     "PlaybookChange",
@@ -66,6 +69,7 @@ __all__ = [
     "PromptPack",
     "QueryRecord",
     "Question",
+    "ServerState",
     "ToolServer",
     "TrajectoryArchive",
     "TrajectoryExport",

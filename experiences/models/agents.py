@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import ClassVar, Final
 
 from django.conf import settings
@@ -11,6 +12,8 @@ from django.utils import timezone
 
 from agentcore_site.ids import uuid7
 from agentcore_site.tenancy.models import Scoped, ScopedManager
+
+WATCHED: Final = timedelta(seconds=20)
 
 
 class Philosophy(models.TextChoices):
@@ -84,6 +87,49 @@ class ModelEndpoint(Scoped):
 
     def __str__(self) -> str:
         return self.name
+
+
+class ServerState(models.TextChoices):
+    STARTING = "starting", "Starting"
+    READY = "ready", "Ready"
+    RESTARTING = "restarting", "Restarting"
+    FAILED = "failed", "Failed"
+    STOPPED = "stopped", "Stopped"
+
+
+class ModelServer(Scoped):
+    """A model server that ``manage.py up`` keeps running for an endpoint (``agentcore_site.embedded.model_servers``).
+    People set ``wanted``; ``up`` reports everything below it. ``place``: the id of the host and data folder.
+    ``memory``: bytes that are resident. ``tokens_per_second``: of the latest answers, while the server worked."""
+
+    endpoint = models.OneToOneField(
+        ModelEndpoint, primary_key=True, on_delete=models.CASCADE, related_name="server", editable=False
+    )
+    place = models.CharField(max_length=120)
+    source = models.CharField(max_length=165, help_text="A shipped model, or a folder below MODELS_FOLDER.")
+    port = models.PositiveIntegerField()
+    wanted = models.BooleanField(default=True)
+    state = models.CharField(max_length=10, choices=ServerState.choices, default=ServerState.STARTING)
+    reason = models.CharField(max_length=300, blank=True, help_text="Why it ended last.")
+    restarts = models.PositiveIntegerField(default=0)
+    memory = models.BigIntegerField(null=True)
+    tokens_per_second = models.FloatField(null=True)
+    adapters = models.PositiveIntegerField(null=True)
+    ready_at = models.DateTimeField(null=True)
+    seen_at = models.DateTimeField(null=True)
+
+    objects: ClassVar[ScopedManager] = ScopedManager(needs="data.view")
+
+    class Meta:
+        ordering = ["place", "port"]
+
+    def __str__(self) -> str:
+        return self.source
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether ``manage.py up`` reported it lately."""
+        return self.seen_at is not None and timezone.now() - self.seen_at < WATCHED
 
 
 class ToolServer(Scoped):

@@ -51,8 +51,9 @@ kept(
     "experiences_promptpack",
 )
 kept(
-    "model endpoints and tool servers",
+    "model endpoints, model servers and tool servers",
     "Kept, also once they are archived.",
     "experiences_modelendpoint",
+    "experiences_modelserver",
     "experiences_toolserver",
 )

@@ -202,7 +202,8 @@ class ModelServer:
     # -- the Tinker API ------------------------------------------------------------------------------------------------
 
     async def _health(self, _: web.Request) -> web.Response:
-        return web.json_response({"status": "ok", "model": self.name} | self.engine.describe())
+        drawn = {"tokens": self.turns.drawn, "seconds": self.turns.drawing}
+        return web.json_response({"status": "ok", "model": self.name} | drawn | self.engine.describe())
 
     async def _capabilities(self, _: web.Request) -> web.Response:
         model = {"model_name": self.name, "max_context_length": self.engine.context}

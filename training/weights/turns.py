@@ -19,10 +19,12 @@ _TRIM: Final = getattr(ctypes.CDLL(None), "malloc_trim", None)
 
 
 class Turns:
-    """Makes the calls of an engine from one event loop. ``busy`` counts the seconds in which it worked."""
+    """Makes the calls of an engine from one event loop. ``busy`` counts the seconds in which it worked,
+    ``drawn`` the tokens of all answers, and ``drawing`` the seconds that these took."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine, self.busy = engine, 0.0
+        self.drawn, self.drawing = 0, 0.0
         self._thread = ThreadPoolExecutor(1, "engine")
         self._waiting: dict[str, deque[Waiting]] = {}
         self._drawing: set[asyncio.Task[None]] = set()
@@ -77,11 +79,12 @@ class Turns:
         def done(number: int, drawn: TokensDrawn) -> None:
             loop.call_soon_threadsafe(_resolve, batch[number], drawn)
 
-        def work() -> None:
-            self.engine.sample(name, tuple(taken(first=True)), taken, done)
+        def work() -> int:
+            return sum(len(one.ids) for one in self.engine.sample(name, tuple(taken(first=True)), taken, done))
 
         try:
-            await self.run(work)
+            tokens, seconds = await self.run(work)
+            self.drawn, self.drawing = self.drawn + tokens, self.drawing + seconds
         except Exception as error:
             for future in batch:
                 if not future.done():

@@ -49,6 +49,14 @@ class AgentIn(Strict):
         allow_null=True,
         help_text="Id or name; see `/api/v1/model-endpoints`.",
     )
+    own_model = serializers.CharField(
+        max_length=165,
+        required=False,
+        allow_blank=True,
+        write_only=True,
+        help_text="In place of an endpoint: a model for which this site starts a model server, with an endpoint."
+        " `smollm2`, `random`, or a folder below the site's `MODELS_FOLDER`. Needs the right to edit endpoints.",
+    )
     model = serializers.CharField(
         max_length=120, required=False, allow_blank=True, help_text="Default: the endpoint's."
     )

@@ -29,6 +29,7 @@ from experiences.agents.services.environments import (
     environment_fits,
 )
 from experiences.agents.services.grants import grants_set, grants_wanted
+from experiences.agents.services.model_servers import own_model_endpoint
 from experiences.agents.signals import agent_archived, agent_context_changed, agent_evolves
 from experiences.agents.toolset_of import named_tools
 from experiences.models import Agent, AgentRuntime, Playbook
@@ -82,7 +83,8 @@ def agent_create(actor: Actor, *, name: str, slug: str = "", **values: Any) -> A
     """Makes an agent in the actor's organisation.
 
     ``granted_tools`` names the tools of its ``tool_servers`` by their ids (``grants``); ``authorization``
-    comes in plain and is sealed. Without a ``philosophy`` its tools decide (``philosophy_of_new``).
+    comes in plain and is sealed. Without a ``philosophy`` its tools decide (``philosophy_of_new``). ``own_model``: in
+    place of an ``endpoint``, the source of a model for which this site starts a server (``own_model_endpoint``).
 
     Raises:
         Missing, Forbidden: the actor may not.
@@ -91,6 +93,7 @@ def agent_create(actor: Actor, *, name: str, slug: str = "", **values: Any) -> A
     """
     organization = current_organization(actor)
     require(actor, "agent.edit", organization)
+    _own_model(actor, values)
     servers, named = values.pop("tool_servers", None), values.pop("granted_tools", None)
     authorization = values.pop("authorization", "")
     agent = Agent(
@@ -129,6 +132,7 @@ def agent_update(actor: Actor, agent: Agent, **values: Any) -> Agent:
     require(actor, "agent.edit", agent.organization_id)
     if agent.archived_at is not None:
         raise Conflict(f"{agent.name} is archived.")
+    _own_model(actor, values)
     servers, named = values.pop("tool_servers", None), values.pop("granted_tools", None)
     authorization = values.pop("authorization", "")
     grants = grants_wanted(actor, agent, servers, named)
@@ -157,6 +161,12 @@ def agent_update(actor: Actor, agent: Agent, **values: Any) -> Agent:
         agent_evolves.send(Agent, actor=actor, agent=agent)
     record(actor, "agent.changed", agent, before=before, after=_logged(agent, names))
     return agent
+
+
+def _own_model(actor: Actor, values: dict[str, Any]) -> None:
+    """Puts the endpoint of a model of our own in its place."""
+    if source := values.pop("own_model", ""):
+        values["endpoint"] = own_model_endpoint(actor, source)
 
 
 def _authorize(actor: Actor, agent: Agent, given: str, *, before: str) -> None:

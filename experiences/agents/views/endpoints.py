@@ -7,15 +7,18 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from agentcore_site.console.pages import allowed, post_page
+from agentcore_site.console.pages import allowed, page, post_page
 from agentcore_site.console.row_pages import RowPages
 from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.permissions import require
 from budgets.llm.profiles import profiles, profiles_of
 from experiences.agents.endpoint_config import OPTIONS
 from experiences.agents.forms import EndpointForm
 from experiences.agents.presenters import EndpointOut
-from experiences.agents.selectors import endpoint_get, endpoints_visible
+from experiences.agents.selectors import endpoint_get, endpoints_visible, model_server_of
 from experiences.agents.services.endpoints import endpoint_archive, endpoint_create, endpoint_test, endpoint_update
+from experiences.agents.services.model_servers import model_server_switch
+from experiences.models import ModelEndpoint, ModelServer
 
 
 class EndpointPages(RowPages):
@@ -44,6 +47,7 @@ class EndpointPages(RowPages):
             "may": allowed(actor, row.organization_id),
             "profiles": fitting,
             "dated": profiles()[0],
+            "server": model_server_of(actor, row),
         }
 
 
@@ -63,3 +67,21 @@ def test(request: HttpRequest, actor: Actor) -> HttpResponse:
         options = EndpointForm.of(endpoint_get(actor, chosen))["options"]
         context["options_field"] = options.as_widget(attrs={"hx-swap-oob": "true"})
     return render(request, "agents/_endpoint_test.html", context)
+
+
+@page
+def server(request: HttpRequest, actor: Actor, endpoint_id: Any) -> HttpResponse:
+    """The state of an endpoint's model server: a part of its page, which asks for it again and again."""
+    endpoint = endpoint_get(actor, endpoint_id)
+    require(actor, "endpoint.edit", endpoint.organization_id)
+    return _server(request, endpoint, model_server_of(actor, endpoint))
+
+
+@post_page
+def server_switch(request: HttpRequest, actor: Actor, endpoint_id: Any) -> HttpResponse:
+    endpoint = endpoint_get(actor, endpoint_id)
+    return _server(request, endpoint, model_server_switch(actor, endpoint, on=request.POST.get("on") == "yes"))
+
+
+def _server(request: HttpRequest, endpoint: ModelEndpoint, found: ModelServer | None) -> HttpResponse:
+    return render(request, "agents/_model_server.html", {"endpoint": endpoint, "server": found})

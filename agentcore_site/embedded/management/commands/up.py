@@ -23,13 +23,15 @@ from django.core.management.base import BaseCommand, CommandError
 from agentcore_site import env
 from agentcore_site.checks import MEND, plain_http
 from agentcore_site.embedded.management.commands.migrate import REFUSED
-from agentcore_site.embedded.ports import answers, free_port, is_free, listener
+from agentcore_site.embedded.model_servers import ModelServers, server_process
+from agentcore_site.embedded.ports import free_port, is_free, listener
 from agentcore_site.embedded.reporting import Reporter
 from agentcore_site.embedded.stack import Stack
 from agentcore_site.embedded.status_server import StatusServer
-from agentcore_site.embedded.supervisor import Process
+from agentcore_site.embedded.supervisor import Process, Supervisor
 from agentcore_site.lib.connection_handover import CHANNEL, GATEWAY, channel_ends
-from agentcore_site.lib.host_ids import HOST_ID_VARIABLE, folder_name, process_host_id
+from agentcore_site.lib.host_ids import HOST_ID_VARIABLE, folder_name, host_id, process_host_id
+from agentcore_site.lib.own_models import RANDOM
 from agentcore_site.lib.queues import JOB_QUEUES, SHORT_TASKS
 from agentcore_site.lib.service_paths import CannotStart
 
@@ -46,9 +48,6 @@ ROLES = {
 NEEDED = ("DATABASE_URL", "REDIS_URL", "SECRET_KEY")  # of a role of its own
 MIGRATION_SECONDS = 600
 WEIGHTS_PORT = 8300
-WEIGHTS_MEMORY_MB = 300  # of an update or a batch of answers, beside the weights
-MODEL_SECONDS = 300.0  # until a model server is ready: torch loads, then the model
-RANDOM_MODEL = "random"  # created by `model_server` itself
 DEMOS_THAT_END = ("demo_loop", "demo_ace")  # the site ends with them
 DEMOS_OF_A_SITE = (*DEMOS_THAT_END, "demo_model")  # commands that call the site
 DEMOS = ("demo", *DEMOS_OF_A_SITE)
@@ -94,6 +93,7 @@ class Command(BaseCommand):
             raise CommandError(f"{reason} {MEND}")
         stopping = self._stopping = threading.Event()
         self._reporter: Reporter | None = None
+        self._model_servers: ModelServers | None = None
         if options["demo_model"] and not env.text("WEIGHTS"):
             raise CommandError("--demo-model trains the model of WEIGHTS: set it, or run make run MODEL=1.")
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -125,6 +125,8 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
         finally:
             self.say("stopping")
+            if self._model_servers is not None:
+                self._model_servers.stop()
             if self._reporter is not None:
                 self._reporter.stop()
             if status_server:
@@ -155,11 +157,17 @@ class Command(BaseCommand):
                 self._run("collectstatic", "--no-input", "--verbosity", "0")
         if not urls.get("nats_url"):
             names = names - {"events"}
+        place = host_id(stack.data_dir) if options["role"] == ALL and settings.MODEL_SERVERS else ""
+        os.environ["MODEL_SERVER_PLACE"] = place  # for all processes started here
         for process in self._processes(stack, port, options["workers"], options["bind"]):
             if process.name.partition("-")[0] in names:
                 stack.supervisor.start(process)
         if options["role"] == ALL and (model := env.text("WEIGHTS")):
             stack.supervisor.start(self._model_server(stack, self._model(model)))
+        if place:
+            own = Supervisor(stack.supervisor.log_folder, self.say, to_stdout=stack.supervisor.to_stdout)
+            self._model_servers = ModelServers(urls["database_url"], stack.data_dir, place, own)
+            self._model_servers.start()
         self._reporter = Reporter(urls["database_url"], stack.data_dir, stack.role, stack.supervisor.states)
         self._reporter.start()
         return port
@@ -167,7 +175,7 @@ class Command(BaseCommand):
     def _model(self, wanted: str) -> str:
         """The folder of a model that is set up by then. Raises CannotStart: it can't be."""
         if wanted == "1":
-            return RANDOM_MODEL
+            return RANDOM
         if not Path(wanted).is_dir():
             self.say("sets up the language model; at the first time it is downloaded and converted")
             if (done := self._ran("model_setup", wanted)).returncode:
@@ -185,21 +193,7 @@ class Command(BaseCommand):
         }
         os.environ.update(known)
         self.say(f"model server: {known['WEIGHTS_URL']} (its key: {key})")
-        command = [*_manage(), "model_server", model, "--port", str(port), "--memory", str(WEIGHTS_MEMORY_MB)]
-        command += ["--dtype", "float32" if model == RANDOM_MODEL else "auto"]
-        # The model made at random is too small for threads; with one its sums repeat bit for bit.
-        threads = 1 if model == RANDOM_MODEL else os.cpu_count() or 1
-        # Threads that wait actively take the cores from other processes of the site.
-        lean = {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "PASSIVE", "MALLOC_ARENA_MAX": "2"}
-        lean["HF_HUB_OFFLINE"] = "1"
-        return Process(
-            "weights",
-            command,
-            ready=lambda: answers(port),
-            ready_seconds=MODEL_SECONDS,
-            environment=lean,
-            cwd=str(env.ROOT),
-        )
+        return server_process("weights", model, port, known["WEIGHTS_TOKEN"])
 
     def _web_port(self, options: dict[str, Any]) -> int:
         """A port that was set must be free; the default port may be replaced."""
