@@ -315,7 +315,8 @@ class AgentForm(RowForm):
         if actor.may_somewhere("endpoint.edit"):
             ours = [(OWN + one.source, f"{one.name}: {one.description}") for one in own_models().values()]
             endpoint.choices = [*endpoint.choices, ("A model of our own, whose server is started", ours)]
-            endpoint.help_text = f"{endpoint.help_text} {why_none_starts()}"
+            own_text = "A model of our own gets its server and its endpoint with the agent."
+            endpoint.help_text = f"{endpoint.help_text} {why_none_starts() or own_text}"
         cast(forms.ChoiceField, self.fields["reflector"]).choices = [("", "The agent's own endpoint"), *named]
         self.servers = list(tool_servers_visible(actor))
         cast(forms.ChoiceField, self.fields["tool_servers"]).choices = [
