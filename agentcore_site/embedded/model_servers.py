@@ -38,8 +38,8 @@ UPDATE experiences_modelserver SET state = 'starting', reason = '', restarts = 0
     tokens_per_second = NULL, ready_at = NULL, seen_at = NULL WHERE place = %s AND wanted
 """
 REPORT: Final = """
-UPDATE experiences_modelserver SET state = %(state)s::text, reason = %(reason)s, restarts = %(restarts)s, memory = %(memory)s,
-    adapters = %(adapters)s, tokens_per_second = COALESCE(%(speed)s, tokens_per_second), seen_at = now(),
+UPDATE experiences_modelserver SET state = %(state)s::text, reason = %(reason)s, restarts = %(restarts)s,
+    memory = %(memory)s, adapters = %(adapters)s, tokens_per_second = COALESCE(%(speed)s, tokens_per_second), seen_at = now(),
     ready_at = CASE WHEN %(state)s::text = 'ready' THEN COALESCE(ready_at, now()) END
 WHERE endpoint_id = %(id)s AND wanted
 """
