@@ -39,7 +39,8 @@ UPDATE experiences_modelserver SET state = 'starting', reason = '', restarts = 0
 """
 REPORT: Final = """
 UPDATE experiences_modelserver SET state = %(state)s::text, reason = %(reason)s, restarts = %(restarts)s,
-    memory = %(memory)s, adapters = %(adapters)s, tokens_per_second = COALESCE(%(speed)s, tokens_per_second), seen_at = now(),
+    memory = %(memory)s, adapters = %(adapters)s, seen_at = now(),
+    tokens_per_second = COALESCE(%(speed)s, tokens_per_second),
     ready_at = CASE WHEN %(state)s::text = 'ready' THEN COALESCE(ready_at, now()) END
 WHERE endpoint_id = %(id)s AND wanted
 """
