@@ -41,6 +41,7 @@ from experiences.models import (
     ContextDelta,
     Dataset,
     DatasetRow,
+    EndpointServer,
     Evolution,
     ExecutionTrace,
     Experience,
@@ -48,7 +49,6 @@ from experiences.models import (
     ExportPart,
     GroupRecord,
     ModelEndpoint,
-    ModelServer,
     Playbook,
     PlaybookChange,
     PlaybookSection,
@@ -124,7 +124,7 @@ class AgentAdmin(ScopedAdmin):
 # address moves to another host.
 list_page(ModelEndpoint, "name organization kind base_url model archived_at")
 # Read-only: `manage.py up` writes them, and people start and stop servers in the console.
-list_page(ModelServer, "endpoint organization place source port wanted state restarts memory seen_at")
+list_page(EndpointServer, "endpoint organization place source port wanted state restarts memory seen_at")
 # Read-only, like model endpoints.
 list_page(ToolServer, "name organization transport url command archived_at")
 list_page(Dataset, "name organization domain size created_by created_at", search_fields=["name", "domain", "sha256"])

@@ -27,11 +27,11 @@ from experiences.models import (
     Annotation,
     Dataset,
     DatasetRow,
+    EndpointServer,
     Experience,
     ExperienceChange,
     GroupRecord,
     ModelEndpoint,
-    ModelServer,
     PromptPack,
     QueryRecord,
     Question,
@@ -57,7 +57,7 @@ personal_rows(
 )
 personal_rows(
     "model servers",
-    ModelServer,
+    EndpointServer,
     rewritten,
     texts=("source", "reason"),
     note="Model servers were changed: look at the pages of their endpoints.",

@@ -41,10 +41,10 @@ from experiences.models import (
     Annotation,
     ContextDelta,
     Dataset,
+    EndpointServer,
     ExecutionTrace,
     Experience,
     ModelEndpoint,
-    ModelServer,
     Playbook,
     PromptPack,
     TrajectoryRecord,
@@ -498,7 +498,7 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
         organization=run.organization, agent=run.agent, inputs={"place": "Zanzibar"}, duration_ms=1.0, success=True
     )
     endpoint = factories.ModelEndpointFactory(organization=run.organization, name="Zanzibar models")
-    ModelServer.objects.create(organization=run.organization, endpoint=endpoint, place="", source="zanzibar", port=1)
+    EndpointServer.objects.create(organization=run.organization, endpoint=endpoint, place="", source="zanzibar", port=1)
     server = factories.ToolServerFactory(organization=run.organization, name="zanzibar-tools")
     pack = factories.PromptPackFactory(organization=run.organization, name="zanzibar-pack", system="Zanzibar prompt")
     lesson = factories.ExperienceFactory(agent=run.agent, summary="When in Zanzibar, ask twice.")

@@ -1,4 +1,4 @@
-"""Keeps the model servers running that people asked for in the console (``ModelServer``): one process a model and
+"""Keeps the model servers running that people asked for in the console (``EndpointServer``): one process a model and
 organisation. It reads what is wanted from the database, and reports there what became of it."""
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ READY_SECONDS: Final = 300.0  # torch loads, then the model
 MEMORY_MB: Final = 300  # of an update or a batch of answers, beside the weights
 MOST_REASON: Final = 300
 READ: Final = (
-    "SELECT endpoint_id, organization_id, source, port, wanted, state FROM experiences_modelserver WHERE place = %s"
+    "SELECT endpoint_id, organization_id, source, port, wanted, state FROM experiences_endpointserver WHERE place = %s"
 )
 BEGIN: Final = """
-UPDATE experiences_modelserver SET state = 'starting', reason = '', restarts = 0, memory = NULL, adapters = NULL,
+UPDATE experiences_endpointserver SET state = 'starting', reason = '', restarts = 0, memory = NULL, adapters = NULL,
     tokens_per_second = NULL, ready_at = NULL, seen_at = NULL WHERE place = %s AND wanted
 """
 REPORT: Final = """
-UPDATE experiences_modelserver SET state = %(state)s::text, reason = %(reason)s, restarts = %(restarts)s,
+UPDATE experiences_endpointserver SET state = %(state)s::text, reason = %(reason)s, restarts = %(restarts)s,
     memory = %(memory)s, adapters = %(adapters)s, seen_at = now(),
     tokens_per_second = COALESCE(%(speed)s, tokens_per_second),
     ready_at = CASE WHEN %(state)s::text = 'ready' THEN COALESCE(ready_at, now()) END
 WHERE endpoint_id = %(id)s AND wanted
 """
-MOVE_SERVER: Final = "UPDATE experiences_modelserver SET port = %s WHERE endpoint_id = %s"
+MOVE_SERVER: Final = "UPDATE experiences_endpointserver SET port = %s WHERE endpoint_id = %s"
 MOVE_ENDPOINT: Final = "UPDATE experiences_modelendpoint SET base_url = %s WHERE id = %s AND base_url = %s"
 
 

@@ -12,7 +12,7 @@ from agentcore_site.lib.errors import Missing
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require, require_somewhere
 from experiences.lessons.selectors import pack_get
-from experiences.models import Dataset, DatasetRow, ModelEndpoint, ModelServer, ToolServer
+from experiences.models import Dataset, DatasetRow, EndpointServer, ModelEndpoint, ToolServer
 
 
 def endpoints_visible(actor: Actor, *, archived: bool = False) -> QuerySet[ModelEndpoint]:
@@ -42,9 +42,9 @@ def endpoint_get(actor: Actor, name: Any) -> ModelEndpoint:
     return found
 
 
-def model_server_of(actor: Actor, endpoint: ModelEndpoint) -> ModelServer | None:
+def model_server_of(actor: Actor, endpoint: ModelEndpoint) -> EndpointServer | None:
     """The server that this site runs for an endpoint, as it was reported last."""
-    return ModelServer.objects.visible_to(actor).filter(endpoint=endpoint).first()
+    return EndpointServer.objects.visible_to(actor).filter(endpoint=endpoint).first()
 
 
 def tool_servers_visible(actor: Actor) -> QuerySet[ToolServer]:

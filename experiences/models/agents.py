@@ -97,7 +97,7 @@ class ServerState(models.TextChoices):
     STOPPED = "stopped", "Stopped"
 
 
-class ModelServer(Scoped):
+class EndpointServer(Scoped):
     """A model server that ``manage.py up`` keeps running for an endpoint (``agentcore_site.embedded.model_servers``).
     People set ``wanted``; ``up`` reports everything below it. ``place``: the id of the host and data folder.
     ``memory``: bytes that are resident. ``tokens_per_second``: of the latest answers, while the server worked."""

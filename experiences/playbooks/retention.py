@@ -54,6 +54,6 @@ kept(
     "model endpoints, model servers and tool servers",
     "Kept, also once they are archived.",
     "experiences_modelendpoint",
-    "experiences_modelserver",
+    "experiences_endpointserver",
     "experiences_toolserver",
 )

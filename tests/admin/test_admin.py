@@ -89,7 +89,7 @@ READ_ONLY = {
     "siteevent", "webhookendpoint", "webhookdelivery", "webhookattempt", "notice", "noticepreferences",
     "savedview", "jobcomment", "jobpin", "datakey", "browsersession", "secondfactor", "provideraccount", "passkey",
     "promptpack", "experience", "experiencechange", "question", "epoch", "playbook",
-    "gradersample", "graderjudgement", "modelserver",
+    "gradersample", "graderjudgement", "endpointserver",
     "playbookversion", "playbooksection", "playbookchange", "contextdelta", "executiontrace", "evolution",
 }  # fmt: skip
 

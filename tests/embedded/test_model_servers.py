@@ -20,9 +20,7 @@ pytestmark = [
     pytest.mark.thorough(reason="a site and a model server are started"),
     pytest.mark.slow(reason="a site and a model server are started"),
 ]
-STATE = (
-    "SELECT state = %s, state, restarts, memory, adapters, tokens_per_second, port, reason FROM experiences_modelserver"
-)
+STATE = "SELECT state = %s, state, restarts, memory, adapters, tokens_per_second, port, reason FROM experiences_endpointserver"
 KEY = """
 from django.contrib.auth import get_user_model
 from agentcore_site.tenancy.actors import Actor
@@ -101,7 +99,7 @@ def test_a_model_of_our_own_is_started_from_the_form_restarted_after_a_kill_and_
         assert again[2] == 1 and again[6] == ready[6] and "signal 9" in again[7]
         assert answered() and server_pid(up, ready[6]) != pid
 
-        [(endpoint,)] = up.rows("SELECT endpoint_id FROM experiences_modelserver")
+        [(endpoint,)] = up.rows("SELECT endpoint_id FROM experiences_endpointserver")
         page = adam.get(f"/endpoints/{endpoint}/").text
         assert re.search(r"Ready\s+since", page) and "Stop the server" in page and "Adapters" in page
         switched = sent(adam, f"/endpoints/{endpoint}/server/switch/", on="no")

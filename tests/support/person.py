@@ -52,7 +52,7 @@ OURS: Final = frozenset(
         "tenancy.Erasure.digests", "jobs.ShareLink.digest",
         "experiences.ModelEndpoint.api_key", "experiences.ModelEndpoint.gateway_key", "experiences.ToolServer.token",
         "experiences.ModelEndpoint.virtual_key", "experiences.ModelEndpoint.gateway_config",
-        "experiences.Agent.authorization", "experiences.ModelServer.place",
+        "experiences.Agent.authorization", "experiences.EndpointServer.place",
         "experiences.Dataset.sha256", "experiences.PromptPack.stamp", "experiences.Experience.stamp",
         "experiences.Question.asked", "experiences.PromptPack.earlier_stamps",
         "training.PolicyCheckpoint.sha256", "training.GraderSample.scorer", "training.GraderSample.data_digest",

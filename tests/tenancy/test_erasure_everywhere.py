@@ -35,8 +35,15 @@ from evaluation.serving.releases.services import release_make
 from evaluation.warehouse.rollups import roll_up
 from experiences.agents.services.agents import agent_update
 from experiences.lessons.stamps import checked
-from experiences.models import Agent, DatasetRow, Experience, ExperienceChange, ToolServer, TrajectoryRecord
-from experiences.models import ModelServer as ServerRow
+from experiences.models import (
+    Agent,
+    DatasetRow,
+    EndpointServer,
+    Experience,
+    ExperienceChange,
+    ToolServer,
+    TrajectoryRecord,
+)
 from experiences.playbooks.services.evolutions import evolution_queue
 from experiences.playbooks.services.executions import NewTrace, traces_record
 from experiences.trajectories.annotations.services import annotation_create
@@ -123,7 +130,7 @@ def everything(operator: Actor, adam: Any, acme: Any, run: TrainingRun, server: 
     factories.PromptPackFactory(organization=acme)
     factories.ToolServerFactory(organization=acme)
     endpoint = factories.ModelEndpointFactory(organization=acme, name="own")
-    ServerRow.objects.create(organization=acme, endpoint=endpoint, place="here", source="small", port=1)
+    EndpointServer.objects.create(organization=acme, endpoint=endpoint, place="here", source="small", port=1)
     Epoch.objects.create(run=run, number=1, changes=[{"text": "said", "why": "so"}])
     checkpoint_tag(boss, PolicyCheckpoint.objects.filter(run=run).latest("iteration"), ["kept"])
     budget = budget_set_limit(boss, organization=acme.id, limit_micros=10**9, note="for the year")

@@ -34,7 +34,7 @@ from budgets.pricing import Price
 from experiences.agents.endpoint_config import PURPOSES, BadEndpoint, endpoint_value
 from experiences.agents.services.agent_changes import endpoint_model_check
 from experiences.agents.services.endpoint_trials import EndpointTrial, TrialPart
-from experiences.models import Agent, ModelEndpoint, ModelServer, ServerState
+from experiences.models import Agent, EndpointServer, ModelEndpoint, ServerState
 
 EDITABLE: Final = ("name", "kind", "base_url", "model", "options")
 KEYS: Final = ("api_key", "gateway_key", "virtual_key", "gateway_config")
@@ -115,7 +115,7 @@ def endpoint_archive(actor: Actor, endpoint: ModelEndpoint) -> ModelEndpoint:
     users = list(using.values_list("name", flat=True)[:3])
     if users:
         raise Conflict(f"{', '.join(users)} use it. Give them another endpoint first.")
-    ModelServer.objects.filter(endpoint=endpoint).update(wanted=False, state=ServerState.STOPPED)
+    EndpointServer.objects.filter(endpoint=endpoint).update(wanted=False, state=ServerState.STOPPED)
     archive(actor, endpoint, "endpoint.archived", **dict.fromkeys(KEYS, ""), purpose_keys={})
     return endpoint
 

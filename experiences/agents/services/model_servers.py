@@ -19,7 +19,7 @@ from budgets.meter_port import UnknownPrice
 from budgets.metering.price_book import DatabasePriceBook
 from budgets.services import price_set
 from experiences.agents.services.endpoints import endpoint_create
-from experiences.models import EndpointKind, ModelEndpoint, ModelServer, ServerState
+from experiences.models import EndpointKind, EndpointServer, ModelEndpoint, ServerState
 
 FIRST_PORT: Final = 8310
 LOCK: Final = "model servers"
@@ -39,14 +39,14 @@ def own_model_endpoint(actor: Actor, source: str) -> ModelEndpoint:
     require(actor, "endpoint.edit", organization)
     model = _model(source)
     _lock()
-    row = ModelServer.objects.filter(organization=organization, source=source, endpoint__archived_at=None).first()
+    row = EndpointServer.objects.filter(organization=organization, source=source, endpoint__archived_at=None).first()
     if row is not None:
         if not row.wanted:
             model_server_switch(actor, row.endpoint, on=True)
         return row.endpoint
     check_room()
     with row_scope.everything():
-        last = ModelServer.objects.filter(place=settings.MODEL_SERVER_PLACE).aggregate(last=Max("port"))["last"]
+        last = EndpointServer.objects.filter(place=settings.MODEL_SERVER_PLACE).aggregate(last=Max("port"))["last"]
     port = (last or FIRST_PORT) + 1
     _price(actor, organization, model)
     try:
@@ -65,7 +65,7 @@ def own_model_endpoint(actor: Actor, source: str) -> ModelEndpoint:
             "This site calls no servers of its own machine. Its administrator allows that with"
             " OUTBOUND_ALLOW=127.0.0.1, then starts it again."
         ) from error
-    ModelServer.objects.create(
+    EndpointServer.objects.create(
         organization=organization, endpoint=endpoint, place=settings.MODEL_SERVER_PLACE, source=source, port=port
     )
     record(actor, "model_server.started", endpoint, after={"model": source})
@@ -73,7 +73,7 @@ def own_model_endpoint(actor: Actor, source: str) -> ModelEndpoint:
 
 
 @transaction.atomic
-def model_server_switch(actor: Actor, endpoint: ModelEndpoint, *, on: bool) -> ModelServer:
+def model_server_switch(actor: Actor, endpoint: ModelEndpoint, *, on: bool) -> EndpointServer:
     """Starts the server of an endpoint, also after it failed, or stops it.
 
     Raises:
@@ -82,7 +82,7 @@ def model_server_switch(actor: Actor, endpoint: ModelEndpoint, *, on: bool) -> M
     """
     require(actor, "endpoint.edit", endpoint.organization_id)
     _lock()
-    row = ModelServer.objects.select_for_update().filter(endpoint=endpoint).first()
+    row = EndpointServer.objects.select_for_update(no_key=True).filter(endpoint=endpoint).first()
     if row is None:
         raise Missing(f"This site runs no model server for {endpoint.name}.")
     if on and endpoint.archived_at is not None:
@@ -102,7 +102,7 @@ def check_room() -> None:
     """Raises:
     Conflict: the site runs as many servers as its setting allows."""
     with row_scope.everything():
-        count = ModelServer.objects.filter(wanted=True).count()
+        count = EndpointServer.objects.filter(wanted=True).count()
     if count >= settings.MODEL_SERVERS:
         message = (
             f"This site keeps at most {settings.MODEL_SERVERS} model servers in memory, and {count} run. Stop one on"

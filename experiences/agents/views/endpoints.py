@@ -18,7 +18,7 @@ from experiences.agents.presenters import EndpointOut
 from experiences.agents.selectors import endpoint_get, endpoints_visible, model_server_of
 from experiences.agents.services.endpoints import endpoint_archive, endpoint_create, endpoint_test, endpoint_update
 from experiences.agents.services.model_servers import model_server_switch
-from experiences.models import ModelEndpoint, ModelServer
+from experiences.models import EndpointServer, ModelEndpoint
 
 
 class EndpointPages(RowPages):
@@ -83,5 +83,5 @@ def server_switch(request: HttpRequest, actor: Actor, endpoint_id: Any) -> HttpR
     return _server(request, endpoint, model_server_switch(actor, endpoint, on=request.POST.get("on") == "yes"))
 
 
-def _server(request: HttpRequest, endpoint: ModelEndpoint, found: ModelServer | None) -> HttpResponse:
+def _server(request: HttpRequest, endpoint: ModelEndpoint, found: EndpointServer | None) -> HttpResponse:
     return render(request, "agents/_model_server.html", {"endpoint": endpoint, "server": found})

@@ -19,7 +19,7 @@ from agentcore_site.vault import opened
 from budgets.metering.price_book import DatabasePriceBook
 from experiences.agents.services.endpoints import endpoint_archive
 from experiences.agents.services.model_servers import model_server_switch, own_model_endpoint
-from experiences.models import Agent, ModelEndpoint, ModelServer
+from experiences.models import Agent, EndpointServer, ModelEndpoint
 from tests.support.pages import html
 
 pytestmark = pytest.mark.django_db
@@ -57,7 +57,7 @@ def test_the_form_makes_server_endpoint_price_and_agent_in_one_go(boss: Actor, t
     assert 'value="own:smollm2"' in html(client.get("/agents/new/"))
     answer = client.post("/agents/new/", FORM | {"endpoint": "own:smollm2"})
     assert answer.status_code == 302, html(answer)
-    row, agent = ModelServer.objects.get(), Agent.objects.get()
+    row, agent = EndpointServer.objects.get(), Agent.objects.get()
     assert (row.source, row.wanted, row.state, row.place) == ("smollm2", True, "starting", "here")
     endpoint = row.endpoint
     assert agent.endpoint == endpoint and endpoint.model == "SmolLM2-135M-Instruct" and endpoint.kind == "weights"
@@ -70,18 +70,18 @@ def test_a_second_agent_takes_the_server_that_is_there(boss: Actor) -> None:
     first = own_model_endpoint(boss, "random")
     model_server_switch(boss, first, on=False)
     assert own_model_endpoint(boss, "random") == first
-    assert [row.wanted for row in ModelServer.objects.all()] == [True]
+    assert [row.wanted for row in EndpointServer.objects.all()] == [True]
 
 
 def test_rest_takes_the_same_and_refuses_an_unknown_model(boss: Actor) -> None:
     client = page_of(boss)
     body = {"name": "Ours", "runtime": "llm", "environment": "dataset", "own_model": "random"}
     made = client.post("/api/v1/agents", json.dumps(body), content_type="application/json")
-    assert made.status_code == 201 and made.json()["endpoint_id"] == str(ModelServer.objects.get().pk), made.content
+    assert made.status_code == 201 and made.json()["endpoint_id"] == str(EndpointServer.objects.get().pk), made.content
     wrong = json.dumps(body | {"name": "Other", "own_model": "../../etc"})
     refused = client.post("/api/v1/agents", wrong, content_type="application/json")
     assert refused.status_code == 400 and "Known: smollm2, random" in refused.content.decode()
-    assert ModelServer.objects.count() == 1
+    assert EndpointServer.objects.count() == 1
 
 
 def test_folders_below_the_sites_folder_are_offered_and_no_other(boss: Actor, settings: Any, tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_a_site_that_can_start_none_says_why_in_the_form_and_when_it_refuses(
     assert words in html(client.get("/agents/new/"))
     refused = client.post("/agents/new/", FORM | {"endpoint": "own:random"})
     assert refused.status_code == 400 and html(refused).count(words) >= 2
-    assert not ModelServer.objects.exists() and not Agent.objects.exists() and not ModelEndpoint.objects.exists()
+    assert not EndpointServer.objects.exists() and not Agent.objects.exists() and not ModelEndpoint.objects.exists()
 
 
 def test_a_site_that_calls_no_server_of_its_own_machine_says_which_setting_allows_it(
@@ -126,7 +126,7 @@ def test_a_site_that_calls_no_server_of_its_own_machine_says_which_setting_allow
     settings.OUTBOUND_ALLOW = ()
     with pytest.raises(Invalid, match=r"OUTBOUND_ALLOW=127\.0\.0\.1"):
         own_model_endpoint(boss, "random")
-    assert not ModelServer.objects.exists()
+    assert not EndpointServer.objects.exists()
 
 
 def test_the_site_runs_so_many_servers_of_all_organisations(boss: Actor, their_boss: Actor, settings: Any) -> None:
@@ -156,13 +156,13 @@ def test_others_neither_see_nor_stop_a_server(boss: Actor, their_boss: Actor, op
     with pytest.raises(Forbidden):
         own_model_endpoint(operator, "random")
     assert 'value="own:' not in html(page_of(operator).get("/agents/new/"))
-    assert ModelServer.objects.get().wanted
+    assert EndpointServer.objects.get().wanted
 
 
 def test_its_page_shows_what_was_reported_and_stops_and_starts_it(boss: Actor) -> None:
     endpoint, client = own_model_endpoint(boss, "random"), page_of(boss)
     failed = {"state": "failed", "reason": "It ended with status 1: no such file"}
-    ModelServer.objects.update(**failed, memory=2**30, adapters=3, tokens_per_second=12.34, restarts=4)
+    EndpointServer.objects.update(**failed, memory=2**30, adapters=3, tokens_per_second=12.34, restarts=4)
     page = html(client.get(f"/endpoints/{endpoint.pk}/"))
     for shown in ("Failed", "1.0", "12.3, in its latest answers", "<dd>3</dd>", "<dd>4</dd>", failed["reason"]):
         assert shown in page
