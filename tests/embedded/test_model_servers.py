@@ -20,7 +20,8 @@ pytestmark = [
     pytest.mark.thorough(reason="a site and a model server are started"),
     pytest.mark.slow(reason="a site and a model server are started"),
 ]
-STATE = "SELECT state = %s, state, restarts, memory, adapters, tokens_per_second, port, reason FROM experiences_endpointserver"
+SEEN = "state, restarts, memory, adapters, tokens_per_second, port, reason"
+STATE = f"SELECT state = %s, {SEEN} FROM experiences_endpointserver"
 KEY = """
 from django.contrib.auth import get_user_model
 from agentcore_site.tenancy.actors import Actor
