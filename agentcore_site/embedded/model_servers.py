@@ -48,7 +48,7 @@ MOVE_SERVER: Final = "UPDATE experiences_endpointserver SET port = %s WHERE endp
 MOVE_ENDPOINT: Final = "UPDATE experiences_modelendpoint SET base_url = %s WHERE id = %s AND base_url = %s"
 
 
-class Row(NamedTuple):
+class WantedServer(NamedTuple):
     endpoint_id: Any
     organization_id: Any
     source: str
@@ -113,7 +113,7 @@ class ModelServers:
 
     def turn(self, connection: psycopg.Connection) -> None:
         """Starts and stops what has to be, and reports the rest. Raises psycopg.Error."""
-        with connection.transaction(), connection.cursor(row_factory=class_row(Row)) as cursor:
+        with connection.transaction(), connection.cursor(row_factory=class_row(WantedServer)) as cursor:
             cursor.execute(EVERY_ROW)
             rows = cursor.execute(READ, [self._place]).fetchall()
         wanted = {row.process_name: row for row in rows if row.wanted and row.state != "failed"}
@@ -126,7 +126,7 @@ class ModelServers:
             elif not self.supervisor.is_leaving(name):
                 self._add(connection, row)
 
-    def _add(self, connection: psycopg.Connection, row: Row) -> None:
+    def _add(self, connection: psycopg.Connection, row: WantedServer) -> None:
         model = own_models().get(row.source)
         if model is None:
             gone = f"The model {row.source} is not in the site's folder of models any more."
@@ -147,7 +147,7 @@ class ModelServers:
         for known in (self._reasons, self._unready, self._ends, self._drawn):
             known.pop(name, None)
 
-    def _report(self, connection: psycopg.Connection, row: Row, running: Running) -> None:
+    def _report(self, connection: psycopg.Connection, row: WantedServer, running: Running) -> None:
         name, alive = row.process_name, running.is_alive
         if running.was_ready and alive:
             self._unready[name] = 0
@@ -205,7 +205,7 @@ class ModelServers:
         lines = [line.strip() for line in self.supervisor.tail(name).splitlines() if line.strip()]
         return f"It ended with status {code}: {lines[-1] if lines else 'it wrote nothing'}"[:MOST_REASON]
 
-    def _write(self, connection: psycopg.Connection, row: Row, state: str, **values: Any) -> None:
+    def _write(self, connection: psycopg.Connection, row: WantedServer, state: str, **values: Any) -> None:
         empty = {"reason": "", "restarts": 0, "memory": None, "adapters": None, "speed": None}
         self._do(connection, REPORT, {"id": row.endpoint_id, "state": state, **empty, **values})
 

@@ -26,7 +26,7 @@ FOLDER_NAME: Final = re.compile(r"[\w.-]{1,80}(/[\w.-]{1,80})?")  # of a model; 
 
 
 @dataclass(frozen=True, slots=True)
-class OwnModel:
+class ModelSource:
     """``name``: what agents call it. ``given``: the model as the command ``model_server`` takes it."""
 
     source: str
@@ -35,15 +35,17 @@ class OwnModel:
     given: str
 
 
-def own_models() -> dict[str, OwnModel]:
+def own_models() -> dict[str, ModelSource]:
     """All of them by source, those of the folder first."""
     found = {}
     root = Path(settings.MODELS_FOLDER) if settings.MODELS_FOLDER else None
     for config in sorted([*root.glob("*/config.json"), *root.glob("*/*/config.json")]) if root else ():
         source = config.parent.relative_to(root or "").as_posix()
         if FOLDER_NAME.fullmatch(source):
-            found[source] = OwnModel(source, config.parent.name, "in the site's folder of models", str(config.parent))
-    shipped = {source: OwnModel(source, name, text, source) for source, (name, text) in SHIPPED.items()}
+            found[source] = ModelSource(
+                source, config.parent.name, "in the site's folder of models", str(config.parent)
+            )
+    shipped = {source: ModelSource(source, name, text, source) for source, (name, text) in SHIPPED.items()}
     return found | shipped
 
 

@@ -11,7 +11,7 @@ from django.db.models import Max
 from agentcore_site.audit.services import record
 from agentcore_site.lib import row_scope
 from agentcore_site.lib.errors import Conflict, Invalid, Missing
-from agentcore_site.lib.own_models import OwnModel, own_models, server_token, why_none_starts
+from agentcore_site.lib.own_models import ModelSource, own_models, server_token, why_none_starts
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.permissions import current_organization, require
@@ -111,7 +111,7 @@ def check_room() -> None:
         raise Conflict(message, fields={"own_model": message})
 
 
-def _model(source: str) -> OwnModel:
+def _model(source: str) -> ModelSource:
     if reason := why_none_starts():
         raise _refused(reason)
     known = own_models()
@@ -124,7 +124,7 @@ def _refused(message: str) -> Invalid:
     return Invalid(message, fields={"own_model": message})
 
 
-def _price(actor: Actor, organization: Organization, model: OwnModel) -> None:
+def _price(actor: Actor, organization: Organization, model: ModelSource) -> None:
     """The site's own machine takes nothing for a call: a model without a price is free."""
     try:
         DatabasePriceBook.load(organization.pk).price(model.name)
@@ -132,7 +132,7 @@ def _price(actor: Actor, organization: Organization, model: OwnModel) -> None:
         price_set(actor, model=model.name, organization=organization, free=True)
 
 
-def _name(organization: Organization, model: OwnModel) -> str:
+def _name(organization: Organization, model: ModelSource) -> str:
     name = f"{model.name[:60]} (own server)"
     taken = set(
         ModelEndpoint.objects.filter(organization=organization, archived_at=None).values_list("name", flat=True)
