@@ -53,6 +53,7 @@ from experiences.models import (
     Agent,
     ArchivedJob,
     ArchiveRule,
+    EndpointServer,
     ExperienceChange,
     ExportPart,
     QueryRecord,
@@ -121,6 +122,10 @@ def everything(operator: Actor, agent: Agent, adam: Any) -> TrainingRun:
     a_row_of_each(run.job)
     factories.ModelEndpointFactory(organization=run.organization)
     factories.ToolServerFactory(organization=run.organization)
+    endpoint = factories.ModelEndpointFactory(organization=run.organization, name="own")
+    EndpointServer.objects.create(
+        organization=run.organization, endpoint=endpoint, place="here", source="random", port=1
+    )
     factories.PromptPackFactory(organization=run.organization)
     lesson = factories.ExperienceFactory(agent=agent)
     ExperienceChange.objects.create(experience=lesson, version=1, action="added", by="olivia")
