@@ -69,7 +69,8 @@ class JobsCollector(Collector):
             "jobs_active", "Jobs that have not ended, by kind and status.", labels=["kind", "status"]
         )
         for kind in (
-            "training", "evaluation", "suite", "external_training", "retention", "encryption", "export", "evolution",
+            "training", "evaluation", "suite", "survival", "external_training", "retention", "encryption", "export",
+            "evolution",
         ):  # fmt: skip
             for status in ACTIVE:
                 jobs.add_metric([kind, str(status)], counts.get((kind, status), 0))

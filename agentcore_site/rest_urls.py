@@ -56,6 +56,7 @@ from evaluation.serving.api.releases import ReleaseViewSet
 from evaluation.serving.api.returns import ReturnsViewSet
 from evaluation.serving.api.skills import SkillViewSet
 from evaluation.serving.api.suites import SuiteResultViewSet, SuiteRunViewSet, SuiteViewSet
+from evaluation.serving.api.survival import SurvivalRunViewSet
 from evaluation.serving.api.targets import ServingSettingsViewSet, ServingTargetViewSet, SmallEditsViewSet
 from evaluation.serving.api.traces import ProductionTraceViewSet
 from evaluation.warehouse.api import DashboardViewSet
@@ -107,6 +108,7 @@ router.register("key-spending", KeySpendingViewSet, basename="key-spending")
 router.register("feedback", FeedbackViewSet, basename="feedback")
 router.register("suites", SuiteViewSet, basename="suite")
 router.register("suite-runs", SuiteRunViewSet, basename="suite-run")
+router.register("survival-runs", SurvivalRunViewSet, basename="survival-run")
 router.register("budgets", BudgetViewSet, basename="budget")
 router.register("alerts", AlertViewSet, basename="alert")
 router.register("prices", PriceViewSet, basename="price")

@@ -59,6 +59,8 @@ class PartsSlice(ABC, Generic[P]):
         parts, done = self.parts(), self.done()
         left = [(index, part) for index, part in enumerate(parts, start=1) if part.name not in done]
         for nth, (index, part) in enumerate(left):
+            if self.enough():
+                break
             if nth and self.lease.slice_over:  # one part is always played: setup alone may fill a slice
                 return Progressed(finished=False)
             self.play(runner, part, progress=index / len(parts))
@@ -69,6 +71,10 @@ class PartsSlice(ABC, Generic[P]):
     def new_loop(self) -> asyncio.AbstractEventLoop:
         """The event loop for playing."""
         return asyncio.new_event_loop()
+
+    def enough(self) -> bool:
+        """Whether no further part is to be played."""
+        return False
 
     @abstractmethod
     def parts(self) -> Sequence[P]:

@@ -70,6 +70,7 @@ from tests.support.routes import (
 from tests.support.rows import checkpoint_of_run, lived_run
 from tests.support.sockets import Socket, browser_headers
 from tests.support.suites import suite_run_stored
+from tests.support.survival import survival_run_stored
 from training.grading.graded import graded_set
 from training.grading.selectors import scorers_of
 from training.grading.services import sample_draw
@@ -173,6 +174,9 @@ CONSOLE_WRITES = {
     "suites/<uuid:suite_id>/run/": "evaluate",
     "suite-runs/<uuid:job_id>/cancel/": "run.cancel",
     "suite-runs/<uuid:job_id>/resume/": "run.resume",
+    "releases/<uuid:release_id>/survival/": "evaluate",
+    "survival-runs/<uuid:job_id>/cancel/": "run.cancel",
+    "survival-runs/<uuid:job_id>/resume/": "run.resume",
     "exports/start/": "export",
     "exports/<uuid:export_id>/cancel/": "export",
     "archives/<uuid:organization_id>/rule/": "retention.edit",
@@ -368,6 +372,9 @@ REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
     ("post", "suite-runs"): ("evaluate", {"suite": "zanzibar-suite", "agent": "router-7"}),
     ("post", "suite-runs/<uuid:pk>/cancel"): ("run.cancel", {}),
     ("post", "suite-runs/<uuid:pk>/resume"): ("run.resume", {}),
+    ("post", "survival-runs"): ("evaluate", lambda values: {"release": str(values["release_id"]), "model": "large"}),
+    ("post", "survival-runs/<uuid:pk>/cancel"): ("run.cancel", {}),
+    ("post", "survival-runs/<uuid:pk>/resume"): ("run.resume", {}),
     ("post", "annotations"): (
         "annotation.edit",
         lambda values: {"trajectory": str(values["trajectory_id"]), "label": "good"},
@@ -512,6 +519,7 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
     )
     production = factories.served(release)
     suite_run = suite_run_stored(operator, release, name="zanzibar-suite", query="Who rules Zanzibar?")
+    survival = survival_run_stored(operator, release, run, endpoint, model="Zanzibar-7b")
     trajectory = TrajectoryRecord.objects.filter(job_id=run.job_id).first()
     assert trajectory is not None
     note = annotation_create(operator, trajectory, comment="Ask in Zanzibar.")
@@ -566,6 +574,7 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
         "release_id": release.id,
         "suite_id": suite_run.version.suite_id,
         "suite_run": suite_run.job_id,
+        "survival_run": survival.job_id,
         "run": suite_run.job_id,
         "deployment_id": production.deployment_id,
         "turn_id": turn.id,
@@ -638,6 +647,7 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
             "feedback": production.feedback.get().id,
             "suites": suite_run.version.suite_id,
             "suite-runs": suite_run.job_id,
+            "survival-runs": survival.job_id,
             "reviews": delta.id,
             "evolutions": evolution.job_id,
             "experiences": lesson.id,
@@ -666,6 +676,8 @@ def address(route: str, values: dict[str, Any]) -> str:
         own["job_id"] = values["export_id"]
     if plain.startswith("suite-runs/"):
         own["job_id"] = values["suite_run"]
+    if plain.startswith("survival-runs/"):
+        own["job_id"] = values["survival_run"]
     if plain.startswith("events/trainings/"):
         own["job_id"] = values["training_job"]
     if plain.startswith("evolutions/"):

@@ -162,6 +162,7 @@ ACTIONS: Final = {
     "suite.created": "made a suite",
     "suite.run": "ran a suite",
     "suite_run.exported": "exported the results of a suite",
+    "survival.started": "measured the lessons of a release on another model",
     "table.exported": "exported a list as CSV",
     "tool_server.archived": "archived a tool server",
     "tool_server.changed": "changed a tool server",

@@ -16,6 +16,7 @@ JOB_PAGES: Final = {
     "evaluation": "evaluations/",
     "evolution": "evolutions/",
     "suite": "suite-runs/",
+    "survival": "survival-runs/",
     "external_training": "events/trainings/",
     "retention": "archives/jobs/",
     "encryption": "encryption/jobs/",

@@ -44,6 +44,7 @@ PAGES: Final[dict[str, Callable[[Any], str]]] = {
     "serving.release": _at("serving:release"),
     "serving.suite": _at("serving:suite"),
     "serving.suiterun": _at("serving:suite_run"),
+    "serving.survivalrun": _at("serving:survival_run"),
     "events.trainingrequest": _at("events:training", "job_id"),
     "budgets.budget": _at("budgets:budget"),
     "notices.webhookendpoint": _at("webhook"),

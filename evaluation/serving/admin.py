@@ -23,6 +23,7 @@ from evaluation.serving.models import (
     SuiteResult,
     SuiteRun,
     SuiteVersion,
+    SurvivalRun,
 )
 
 list_page(
@@ -108,4 +109,11 @@ list_page(
     LongTableAdmin,
     search_fields=["query", "turn__agent__slug"],
     ordering=["-id"],
+)
+list_page(
+    SurvivalRun,
+    "__str__ pairs out_of_money cost_micros",
+    list_select_related=["release__agent"],
+    search_fields=["agent__name", "agent__slug", "model", "digest"],
+    deferred=("bundle", "release__bundle", "results", "done"),
 )

@@ -41,6 +41,7 @@ from evaluation.serving.models import (
     SuiteResult,
     SuiteRun,
     SuiteVersion,
+    SurvivalRun,
 )
 from experiences.erasure import idle_require, rows_about, stored_queries
 from experiences.playbooks.invalidation import announce_on_commit
@@ -88,9 +89,12 @@ def releases(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding
     numbers = list(found.values_list("agent_id", "number"))
     measured = SuiteRun.objects.filter(release_id__in=ids)
     _idle(measured)
+    survived = SurvivalRun.objects.filter(release_id__in=ids)
+    _idle_survival(survived)
 
     def erase() -> None:
         measured.delete()
+        survived.delete()
         served = AgentServing.objects.filter(release__in=ids)
         for agent_id in served.values_list("agent_id", flat=True):
             announce_on_commit(agent_id)
@@ -165,6 +169,23 @@ def results(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     for at_work in (Q(pk__in=rows.values("run_id")), *asking):
         _idle(SuiteRun.objects.filter(at_work, organization_id=organization_id))
     return ErasureFinding(len(found), rows.delete)
+
+
+@erasure_handlers.register("survival of lessons")
+def survival_runs(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    """Raises:
+    Conflict: one is at work, or plays the queries of a dataset that names the person."""
+    mine = SurvivalRun.objects.filter(organization_id=organization_id)
+    found = holding(mine, words, texts=("model",), values=("bundle", "report"))
+    rows = SurvivalRun.objects.filter(pk__in=list(found.values_list("pk", flat=True)))
+    _idle_survival(rows)
+    datasets = {one.dataset_id for one in rows_about(organization_id, words)}
+    _idle_survival(mine.filter(run__dataset_id__in=datasets))
+    return ErasureFinding(rows.count(), rows.delete)
+
+
+def _idle_survival(runs: object) -> None:
+    idle_require(Job.objects.filter(survival_run__in=runs))
 
 
 def _idle(runs: object) -> None:

@@ -10,6 +10,7 @@ from evaluation.serving.playground import views as playground
 from evaluation.serving.releases import views as skills
 from evaluation.serving.returns import views as returns
 from evaluation.serving.suites import views as suites
+from evaluation.serving.survival import views as survival
 from evaluation.serving.traces import views as traces
 
 app_name = "serving"
@@ -68,4 +69,8 @@ urlpatterns = [
     path("suite-runs/<uuid:job_id>/json/", suites.suite_run_json, name="suite_run_json"),
     path("suite-runs/<uuid:job_id>/cancel/", suites.suite_run_cancel, name="suite_run_cancel"),
     path("suite-runs/<uuid:job_id>/resume/", suites.suite_run_resume, name="suite_run_resume"),
+    path("releases/<uuid:release_id>/survival/", survival.survival, name="survival"),
+    path("survival-runs/<uuid:job_id>/", survival.survival_run, name="survival_run"),
+    path("survival-runs/<uuid:job_id>/cancel/", survival.survival_run_cancel, name="survival_run_cancel"),
+    path("survival-runs/<uuid:job_id>/resume/", survival.survival_run_resume, name="survival_run_resume"),
 ]

@@ -37,6 +37,7 @@ from evaluation.serving.releases.selectors import (
 from evaluation.serving.releases.services import release_download, release_make
 from evaluation.serving.releases.skills import release_skill
 from evaluation.serving.suites.selectors import latest_results
+from evaluation.serving.survival.selectors import survival_runs_of
 from experiences.models.agent_lookup import agent_get
 from training.models import PolicyCheckpoint
 from training.services.checkpoints import checkpoint_of
@@ -92,6 +93,10 @@ def release(request: HttpRequest, actor: Actor, release_id: Any) -> HttpResponse
         "endpoint_moved": any(one.part == "endpoint" for one in moved),
         "blame": blame(found),
         "results": latest_results(found),
+        "may_measure": bundle.runtime != "action"
+        and bool(bundle.context.lessons)
+        and actor.may("evaluate", found.organization_id),
+        "survival": survival_runs_of(found)[:20],
         "may_deploy": actor.may("deployment.edit", found.organization_id),
         "query": query,
         "asked": "query" in request.GET,

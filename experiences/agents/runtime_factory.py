@@ -46,7 +46,7 @@ class RuntimeFactory:
     ``job_id`` is the job whose budget pays; ``attempt`` (with ``work``, a name for what is done) makes the keys of
     its calls its own. ``temperature`` given to a call of this object wins over the agent's. Where answers have to be
     judged, its endpoint's models judge; what attempts teach is asked of its reflector. ``tools``: others than those
-    that it has now. ``instructions``: those of a release.
+    that it has now. ``instructions``: those of a release. ``judged_by``: whose model judges in place of its own.
     """
 
     def __init__(
@@ -57,6 +57,7 @@ class RuntimeFactory:
         work: str,
         tools: AgentTools | None = None,
         instructions: Instructions = INSTRUCTIONS,
+        judged_by: RuntimeFactory | None = None,
     ) -> None:
         self.agent, self.job_id, self.work, self._instructions = agent, job_id, work, instructions
         self.model = agent.model or (agent.endpoint.model if agent.endpoint else "")
@@ -64,6 +65,7 @@ class RuntimeFactory:
         self._tools = tools or AgentTools(agent)
         self.clients = JobClients(agent, job_id=job_id)
         self._refusals = FirstRefusals()
+        self._judged_by = judged_by
         self._gateway: RolloutGateway | None = None
         self._model_server: ModelServerClient | None = None
 
@@ -76,6 +78,8 @@ class RuntimeFactory:
 
     def judge(self, rubric: Rubric) -> Judge:
         """The judge that a rubric asks for: the agent's own model, or another one at the same endpoint."""
+        if self._judged_by is not None:
+            return self._judged_by.judge(rubric)
         client = self._calls(rubric.model)
         sampling = Sampling(rubric.model or self.model, 0.0, JUDGE_TOKENS)
         return Judge(client, sampling, threshold=rubric.threshold, calls=rubric.calls)
@@ -155,6 +159,8 @@ class RuntimeFactory:
 
     async def aclose(self) -> None:
         """Waits until every settlement is written. In the loop in which it worked."""
+        if self._judged_by is not None:
+            await self._judged_by.aclose()
         await self._tools.aclose()
         gateway, self._gateway = self._gateway, None
         if gateway is not None:

@@ -83,6 +83,7 @@ NAMES = {
     "evaluation": "evaluation:report",
     "evolution": "experiences:evolution",
     "suite": "serving:suite_run",
+    "survival": "serving:survival_run",
     "external_training": "events:training",
     "retention": "experiences:archiving",
     "encryption": "encrypting",

@@ -55,6 +55,7 @@ from tests.support.playbooks import PRICE, add, lived, model_agent, playbook_of,
 from tests.support.rounds import some
 from tests.support.running import SMALL, SMALL_POOL, run_to_end
 from tests.support.suites import suite_run_stored
+from tests.support.survival import survival_run_stored
 from training.grading.graded import graded_set
 from training.grading.selectors import scorers_of
 from training.grading.services import sample_draw
@@ -108,6 +109,7 @@ def everything(operator: Actor, adam: Any, acme: Any, run: TrainingRun, server: 
     release = release_make(operator, playbook.agent, note="said")
     factories.served(release)
     suite_run_stored(operator, release)
+    survival_run_stored(operator, release, run, release.agent.endpoint)
     factories.EventCredentialFactory(agent=run.agent)
     factories.DeadLetterFactory(organization=acme)
     factories.TrajectoryExportFactory(organization=acme)

@@ -25,6 +25,7 @@ from evaluation.serving.models.loop import (
 )
 from evaluation.serving.models.releases import Release, ReleaseApproval, ReleaseSource
 from evaluation.serving.models.suites import Suite, SuiteKind, SuiteResult, SuiteRun, SuiteVersion, line_of
+from evaluation.serving.models.survival import SurvivalRun
 from evaluation.serving.models.traces import ArmName, KeySpending, ProductionTrace, TraceStatus, text_of
 
 __all__ = [
@@ -58,6 +59,7 @@ __all__ = [
     "SuiteResult",
     "SuiteRun",
     "SuiteVersion",
+    "SurvivalRun",
     "TraceStatus",
     "TurnState",
     "line_of",

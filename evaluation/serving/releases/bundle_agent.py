@@ -35,8 +35,11 @@ def acting_agent(agent: Agent, bundle: Bundle) -> Agent:
     return acting
 
 
-def runtime_factory(agent: Agent, bundle: Bundle, *, job_id: UUID, work: str) -> RuntimeFactory:
-    """Makes the runtimes of a language model with the bundle's settings.
+def runtime_factory(
+    agent: Agent, bundle: Bundle, *, job_id: UUID, work: str, judged_by: RuntimeFactory | None = None
+) -> RuntimeFactory:
+    """Makes the runtimes of a language model with the bundle's settings. ``judged_by``: whose model judges in place of
+    the bundle's.
 
     Raises:
         Conflict: the bundle's endpoint or a tool server is gone.
@@ -44,7 +47,7 @@ def runtime_factory(agent: Agent, bundle: Bundle, *, job_id: UUID, work: str) ->
     acting = acting_agent(agent, bundle)
     tools = AgentTools(acting, _servers(agent, bundle))
     said = Instructions(**bundle.play.instructions) if bundle.play is not None else INSTRUCTIONS
-    return RuntimeFactory(acting, job_id=job_id, work=work, tools=tools, instructions=said)
+    return RuntimeFactory(acting, job_id=job_id, work=work, tools=tools, instructions=said, judged_by=judged_by)
 
 
 def action_policy(bundle: Bundle) -> Any:

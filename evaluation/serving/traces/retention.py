@@ -47,6 +47,7 @@ kept(
     "serving_suiterun",
     "serving_suiteresult",
 )
+kept("survival of lessons", "Kept as long as their job.", "serving_survivalrun")
 kept(
     "learning loops",
     "Kept: settings, turns, and the rows that a turn may learn from.",
