@@ -31,7 +31,7 @@ DROP_OUT_STREAM: Final = 11  # of random numbers: contexts of training are drawn
 Outcome = Literal["survives", "neutral", "harms"]
 OUTCOMES: Final[tuple[Outcome, ...]] = ("harms", "survives", "neutral")
 NO_DIFFERENCE: Final = "makes no difference that matters"
-TOO_FEW: Final = "too few to tell"
+TOO_FEW: Final = "too few to say"
 
 
 class PairKey(NamedTuple):
@@ -178,4 +178,4 @@ def _parts(survive: int, harm: int, flat: int, unknown: int) -> Iterator[str]:
     if flat:
         yield f"{flat} make{'s' if flat == 1 else ''} no difference that matters"
     if unknown:
-        yield f"for {unknown} there are too few plays to tell"
+        yield f"for {unknown} there are too few plays to say"

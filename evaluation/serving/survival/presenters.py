@@ -31,7 +31,7 @@ class SurvivalLessonOut(serializers.Serializer[Any]):
     outcome = serializers.ChoiceField(
         choices=OUTCOMES, help_text="survives: the interval lies above 0; harms: below 0; neutral: neither."
     )
-    words = serializers.CharField(help_text="The outcome; of a neutral lesson whether enough was seen to tell.")
+    words = serializers.CharField(help_text="The outcome; of a neutral lesson whether enough was seen.")
     effect = serializers.FloatField(help_text="On the reward.")
     low = serializers.FloatField(allow_null=True, help_text="Of the interval for all lessons at once, with 95 %.")
     high = serializers.FloatField(allow_null=True)

@@ -267,7 +267,7 @@ def test_equal_rewards_say_something_only_when_there_are_enough_of_them() -> Non
     ungraded = [PairResult(key, "q", (1.0, float("nan"))) for key in pairs_planned(range(5), (), 5, 1)]
     found = survival_of(drop_outs, ungraded)
     assert [one.pairs for one in found] == [0, 0]
-    said = "Of 2 lessons on large: 0 survive, 0 harm, for 2 there are too few plays to tell."
+    said = "Of 2 lessons on large: 0 survive, 0 harm, for 2 there are too few plays to say."
     assert verdict_of(found, "large") == said
 
 
