@@ -15,6 +15,7 @@ from agentcore_site.jobs.models import Status
 from agentcore_site.jobs.services import job_cancel
 from agentcore_site.lib.errors import Conflict, Forbidden, Insufficient, Invalid, Missing
 from agentcore_site.lib.money import dollars
+from agentcore_site.lib.money_format import money
 from agentcore_site.tenancy.actors import Actor
 from budgets.models import Budget
 from budgets.services import budget_set_limit, price_set
@@ -271,6 +272,11 @@ def test_equal_rewards_say_something_only_when_there_are_enough_of_them() -> Non
     assert verdict_of(found, "large") == said
 
 
+def text_of(page: Any) -> str:
+    """The words of a page, without tags."""
+    return " ".join(re.sub(r"<[^>]+>", "", html(page)).split())
+
+
 @pytest.mark.django_db(transaction=True)
 def test_the_pages_estimate_start_and_show_a_measurement(
     operator: Actor, olivia: Any, charlie: Any, release: Release
@@ -282,7 +288,10 @@ def test_the_pages_estimate_start_and_show_a_measurement(
     endpoint = release.bundle["model"]["endpoint"]
     values = {"endpoint": endpoint, "model": "large", "max_budget_usd": "2", "pairs": "10"}
     assert "Which lessons survive" in html(console.get(door))
-    assert "All pairs cost about" in html(console.post(door, values | {"do": "estimate"}))
+    costs = survival_plan(operator, release, model="large", pairs=10).costs
+    estimate = text_of(console.post(door, values | {"do": "estimate"}))
+    assert f"All pairs cost about {money(costs.expected_micros)} by" in estimate
+    assert f"The least limit is {money(costs.least_micros)}:" in estimate
     refused = console.post(door, values | {"model": "small"})
     assert refused.status_code == 400 and "already. Choose another" in html(refused)
     started = console.post(door, values)
@@ -294,6 +303,7 @@ def test_the_pages_estimate_start_and_show_a_measurement(
     for sort in ("outcome", "effect", "pairs", "lesson", "other"):
         shown = html(console.get(f"{started.url}?sort={sort}"))
         assert run.report["verdict"] in shown and TURNS in shown
+    assert f"{money(run.cost_micros)} of at most {money(2_000_000)}" in text_of(console.get(started.url))
     assert run.report["verdict"] in html(console.get(f"/releases/{release.pk}/"))
     assert console.post(door, values).url == started.url  # and nothing is paid for again
     assert SurvivalRun.objects.count() == 1
