@@ -7,10 +7,12 @@ fast test that uses the database all the same fails: pytest-django blocks it.
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import re
 import time
+from collections.abc import Generator
 from pathlib import Path
 from typing import Final
 
@@ -22,10 +24,8 @@ ASKING_FIXTURES: Final = frozenset({"db", "transactional_db", "django_db_setup",
 HEAVY_FIXTURES: Final = {"chdb": "ClickHouse takes 15 s to load in each process"}
 ALONE: Final = "pytest.mark.alone"
 ALL_THOROUGH: Final = re.compile(r"^pytestmark = (.*|\[\n(    .*\n)*?    )pytest\.mark\.thorough\(", re.MULTILINE)
-ALL_CASES: Final = (
-    "rounds and not thorough"  # begins the expression of the part that repeats tests with all their cases
-)
 UNTIL: Final = float(os.environ.get("TESTS_UNTIL") or "inf")  # seconds of the epoch
+REAL: Final = re.compile(r"\b(browser|program|service|site|ClickHouse)s?\b")  # in the reason of a thorough test
 ASKING_MARKS: Final = frozenset({"django_db", "slow", "thorough", "alone", "bench"})
 
 
@@ -34,6 +34,13 @@ def is_fast(item: pytest.Item) -> bool:
     if any(item.get_closest_marker(name) for name in ASKING_MARKS):
         return False
     return ASKING_FIXTURES.isdisjoint(getattr(item, "fixturenames", ()))
+
+
+def may_wait(item: pytest.Item) -> bool:
+    """Whether the test needs no other program: it repeats what `make test` shows with more cases, seeds or moments."""
+    if (thorough := item.get_closest_marker("thorough")) is None:
+        return item.get_closest_marker("rounds") is not None
+    return REAL.search(thorough.kwargs["reason"]) is None
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -46,19 +53,24 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Leaves a repetition with all cases out where the time of CI is over. A few of its cases ran in the first part."""
-    if item.config.option.markexpr.startswith(ALL_CASES) and time.time() > UNTIL:
-        pytest.skip("TESTS_UNTIL is over; `make test-all` runs all cases")
+    """Leaves a test out that may wait, where the time of CI is over."""
+    if time.time() > UNTIL and may_wait(item):
+        pytest.skip("TESTS_UNTIL is over; `make test-all` runs all of them")
 
 
-@pytest.hookimpl(tryfirst=True)  # before `-m` selects
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.option.markexpr.startswith(ALL_CASES):  # which ones are left out is chance, the same in all processes
-        random.Random(os.environ.get("PYTEST_XDIST_TESTRUNUID")).shuffle(items)
+@pytest.hookimpl(wrapper=True)  # before pytest-django sorts, and before `-m` selects
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, None, None]:
+    if math.isfinite(UNTIL):  # which files are left out is chance, the same in all processes
+        rng = random.Random(os.environ.get("PYTEST_XDIST_TESTRUNUID"))
+        rank = {path: rng.random() for path in dict.fromkeys(item.path for item in items)}
+        items.sort(key=lambda item: rank[item.path])
     for item in items:
         for name in HEAVY_FIXTURES.keys() & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.thorough(reason=HEAVY_FIXTURES[name]))
+        if may_wait(item):
+            item.add_marker(pytest.mark.waits)
         if is_fast(item):
             item.add_marker(FAST)
         elif item.get_closest_marker("alone") and ALONE not in item.path.read_text(encoding="utf-8"):
             raise pytest.UsageError(f"{item.nodeid}: `.ci/tests` finds files of such tests by the words {ALONE}")
+    return (yield)

@@ -54,8 +54,8 @@ def test_beat_goes_on_when_its_clock_goes_back_or_ahead(tmp_path: Path, monkeypa
     scheduler.schedule.clear()
     scheduler.update_from_dict({"often": {"task": "often", "schedule": 0.05}})
     for days in [*(draw.uniform(-1, 1) for _ in range(8)), -1, 1]:
-        jump, before, ends = jump + timedelta(days=days), len(sent), time.monotonic() + 0.4
-        while time.monotonic() < ends:
+        jump, before, ends = jump + timedelta(days=days), len(sent), time.monotonic() + 5
+        while time.monotonic() < ends and sent[before:].count("often") < 2:
             time.sleep(min(max(scheduler.tick(), 0.0), 0.02))
         assert sent[before:].count("often") >= 2, f"after a jump of {days:+.1f} days"
     scheduler.close()

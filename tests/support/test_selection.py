@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -61,12 +62,21 @@ def test_a_file_of_thorough_tests_is_imported_only_where_they_run(markers: str, 
         assert pytest_ignore_collect(other, config) is None
 
 
-@pytest.mark.parametrize(("part", "left_out"), [("thorough", False), ("rounds and not thorough", True)])
-def test_repetitions_alone_are_left_out_where_the_time_is_over(
-    part: str, left_out: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("mark", "left_out"),
+    [
+        (pytest.mark.thorough(reason="a browser"), False),
+        (pytest.mark.thorough(reason="more seeds"), True),
+        (pytest.mark.rounds, True),
+        (pytest.mark.slow(reason="a second"), False),
+    ],
+)
+def test_repetitions_without_other_programs_are_left_out_where_the_time_is_over(
+    mark: pytest.MarkDecorator, left_out: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    test: Any = SimpleNamespace(config=SimpleNamespace(option=SimpleNamespace(markexpr=f"{part} and not bench")))
-    selection.pytest_runtest_setup(test)  # without a limit all tests run
+    test: Any = SimpleNamespace(get_closest_marker=lambda name: mark.mark if name == mark.name else None)
+    monkeypatch.setattr(selection, "UNTIL", math.inf)
+    selection.pytest_runtest_setup(test)
     monkeypatch.setattr(selection, "UNTIL", 0)
     with pytest.raises(pytest.skip.Exception, match="make test-all") if left_out else nullcontext():
         selection.pytest_runtest_setup(test)
@@ -90,4 +100,4 @@ def test_the_fast_selection_starts_no_service() -> None:
     given = {name: value for name, value in os.environ.items() if name not in services.SERVICES}
     command = [sys.executable, "-m", "pytest", "-q", "-m", services.FAST, "-p", "no:cacheprovider", __file__]
     done = subprocess.run(command, env=given, cwd=env.ROOT, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0 and "15 passed, 1 deselected" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 0 and "17 passed, 1 deselected" in done.stdout, done.stdout + done.stderr
