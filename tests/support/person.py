@@ -41,6 +41,7 @@ OURS: Final = frozenset(
         "notices.NoticePreferences.time_zone",
         # Digests, and what is sealed.
         "serving.Release.digest", "serving.SuiteVersion.digest", "serving.SuiteRun.digest", "serving.SuiteRun.done",
+        "serving.SurvivalRun.digest", "serving.SurvivalRun.done", "serving.SurvivalRun.results",
         "serving.ProductionTrace.key",
         # Tokens, kept only where the words that they say are in the trace whole: it goes with those.
         "serving.ProductionTrace.sampled",
