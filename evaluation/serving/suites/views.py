@@ -178,6 +178,7 @@ def suite_run(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
     context = {
         "run": run,
         "job": run.job,
+        "report": run.report,
         "safety": is_safety(run),
         "readable": readable,
         "listing": found,
