@@ -73,7 +73,7 @@ class PartsSlice(ABC, Generic[P]):
         return asyncio.new_event_loop()
 
     def enough(self) -> bool:
-        """Whether no further part is to be played."""
+        """True if no other part has to be played."""
         return False
 
     @abstractmethod

@@ -37,7 +37,7 @@ def is_fast(item: pytest.Item) -> bool:
 
 
 def may_wait(item: pytest.Item) -> bool:
-    """Whether the test needs no other program: it repeats what `make test` shows with more cases, seeds or moments."""
+    """True if the test needs no other program: it repeats what `make test` shows with more cases, seeds or moments."""
     if (thorough := item.get_closest_marker("thorough")) is None:
         return item.get_closest_marker("rounds") is not None
     return REAL.search(thorough.kwargs["reason"]) is None

@@ -9,7 +9,6 @@ import os
 import sys
 import threading
 from contextlib import suppress
-from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -176,14 +175,14 @@ class ModelServers:
 
     def _health(self, running: Running) -> dict[str, Any]:
         """The server's report on itself; empty where it does not answer in time."""
-        connection = HTTPConnection("127.0.0.1", int(running.process.environment["MODEL_SERVER_PORT"]), timeout=2)
+        # Imported here: httpx takes 11 MB, and few sites run model servers.
+        from agentcore_site.lib.http_client import http_client_of
+
+        client = http_client_of(address(int(running.process.environment["MODEL_SERVER_PORT"])))
         try:
-            connection.request("GET", "/health")
-            found = json.loads(connection.getresponse().read())
-        except (OSError, HTTPException, ValueError):
+            found = json.loads(client.exchange("GET", "/health", seconds=2).body)
+        except (OSError, ValueError):
             return {}
-        finally:
-            connection.close()
         return found if isinstance(found, dict) else {}
 
     def _speed(self, name: str, health: dict[str, Any]) -> float | None:

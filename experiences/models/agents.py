@@ -128,7 +128,7 @@ class EndpointServer(Scoped):
 
     @property
     def is_watched(self) -> bool:
-        """Whether ``manage.py up`` reported it lately."""
+        """True if ``manage.py up`` reported on this server in the last 20 seconds (``WATCHED``)."""
         return self.seen_at is not None and timezone.now() - self.seen_at < WATCHED
 
 

@@ -80,7 +80,7 @@ class SurvivalSlice(PartsSlice[PairChunk]):
         self.bundle = Bundle.from_json(self.run.bundle)
         self.drop_outs = DropOuts(self.bundle.context, self.run.seed)
         make = partial(runtime_factory, self.run.agent, job_id=job.id, work=f"{str(job.id)[-12:]}.{job.attempt}")
-        own = make(bundle_of(self.run.release)) if is_judged(self.run.run) else None
+        own = make(bundle_of(self.run.release)) if is_judged(self.run.run, self._pools) else None
         self._factory = make(self.bundle, judged_by=own)
         self._at_once = plays_at_once(self.run)
         super().__init__(job, lease, RolloutWriter(lease, self.run.agent_id, paid=True))
@@ -169,7 +169,7 @@ class SurvivalSlice(PartsSlice[PairChunk]):
     # -- money -----------------------------------------------------------------------------------------------------
 
     def _limit_reached(self, halt: Halted) -> bool:
-        """Whether the measurement's own limit has no room for a further call. Other budgets pause the job."""
+        """True if the measurement's own limit can't pay for another call. Other budgets pause the job."""
         room = tightest(chain_of(self.job))
         return halt.reason == Reason.BUDGET_EXCEEDED and room is not None and room.scope == Scope.JOB
 

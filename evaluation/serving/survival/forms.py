@@ -18,8 +18,7 @@ from evaluation.serving.survival.services import (
     SurvivalCosts,
     survival_plan,
 )
-from experiences.agents.selectors import endpoint_get
-from experiences.models import ModelEndpoint
+from experiences.agents.selectors import endpoint_get, endpoints_visible
 from experiences.models.agent_lookup import OFFERED
 
 
@@ -47,7 +46,7 @@ class SurvivalForm(ServiceForm):
     def __init__(self, actor: Actor, release: Release, data: Any = None, **more: Any) -> None:
         super().__init__(data, **more)
         self.actor, self.release = actor, release
-        rows = ModelEndpoint.objects.filter(organization_id=release.organization_id, archived_at=None).order_by("name")
+        rows = endpoints_visible(actor).filter(organization_id=release.organization_id).order_by("name")
         self.fields["endpoint"].choices = [  # type: ignore[attr-defined]
             (str(row.pk), f"{row.name}: {row.model}" if row.model else row.name) for row in rows[:OFFERED]
         ]

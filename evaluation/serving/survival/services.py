@@ -36,6 +36,7 @@ from experiences.agents.endpoint_config import BadEndpoint, endpoint_value
 from experiences.models import AgentRuntime, ModelEndpoint
 from experiences.rollouts.rewards.base import rubric_of
 from experiences.trajectories.storage import partition_ensure
+from training.data.pools import Pools
 from training.estimates import measured
 from training.models import TrainingRun
 from training.services.checkpoints import job_with_queries
@@ -137,7 +138,7 @@ def survival_plan(
         raise Missing(f"There is no model endpoint {str(where.pk)!r}.")
     other = _model(where, model.strip(), bundle.model)
     played, run = replace(bundle, model=other), _run_with_queries(release)
-    if is_judged(run):  # by the release's own model: else the other one would grade itself
+    if is_judged(run, run_pools(run)):  # by the release's own model: else the other one would grade itself
         endpoint_now(bundle, agent.organization_id)
     return SurvivalPlan(run, where, played, _costs(played, _price(where, other), pairs))
 
@@ -215,10 +216,10 @@ def _run_with_queries(release: Release) -> TrainingRun:
     return found
 
 
-def is_judged(run: TrainingRun) -> bool:
-    """Whether a language model grades answers to the queries of this job."""
-    environment = run_pools(run).environment
-    return rubric_of(configured_reward(run.configuration)) is not None or bool(getattr(environment, "judged", False))
+def is_judged(run: TrainingRun, pools: Pools) -> bool:
+    """True if a language model grades the answers to the queries of this job, whose ``pools`` are given."""
+    rubric = rubric_of(configured_reward(run.configuration))
+    return rubric is not None or bool(getattr(pools.environment, "judged", False))
 
 
 def _costs(bundle: Bundle, price: Price, pairs: int) -> SurvivalCosts:
