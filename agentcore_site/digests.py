@@ -66,7 +66,7 @@ def digest_text(actor: Actor, row: NoticePreferences) -> str:
     ]
     if events := _events(row):
         parts.append("What happened\n" + "\n".join(f"  {event}" for event in events))
-    chosen = "You chose this digest under Notices → Notification settings."
+    chosen = "You chose this digest under Notifications → Notification settings."
     parts.append(f"{settings.PUBLIC_URL}{reverse('summary')}\n{chosen}")
     return "\n\n".join(parts) + "\n"
 

@@ -135,7 +135,7 @@ def room() -> HealthFinding:
 
 
 def nats() -> HealthFinding:
-    """Whether one of the servers accepts a connection: no message is sent."""
+    """Healthy if one of the NATS servers accepts a connection: no message is sent."""
     if not settings.NATS_URL:
         return HealthFinding(OK, "off: no events go out or come in")
     for server in settings.NATS_URL.split(","):

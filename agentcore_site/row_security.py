@@ -56,7 +56,7 @@ def tenant_models() -> list[type[Model]]:
 
 
 def policy(model: type[Model]) -> tuple[str, str]:
-    """Which rows are seen, and which may be written, as conditions of SQL.
+    """Conditions of SQL for the rows that are seen, and for those that may be written.
 
     Raises:
         LookupError: the model says neither to whom its rows belong nor that they belong to no organisation.

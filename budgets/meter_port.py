@@ -28,7 +28,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class CallKey:
-    """Who pays and what for.
+    """The payer of a call, and its purpose.
 
     ``key`` is the idempotency key of one attempt of one call: unique text, for example
     ``<job>/<iteration>/<scenario>/<index>/<n>/<attempt>``. ``purpose`` is "training", "evaluation", "judge", "test"

@@ -30,7 +30,7 @@ ASKING_MARKS: Final = frozenset({"django_db", "slow", "thorough", "alone", "benc
 
 
 def is_fast(item: pytest.Item) -> bool:
-    """Whether the test needs nothing but its own process, and little time."""
+    """True if the test needs only its own process, and little time."""
     if any(item.get_closest_marker(name) for name in ASKING_MARKS):
         return False
     return ASKING_FIXTURES.isdisjoint(getattr(item, "fixturenames", ()))

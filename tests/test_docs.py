@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from experiences.rollouts.environments import environments
 from experiences.rollouts.rewards import rewards
 from tests.support.recipes import HOW_TO, examples
 from training.schema import GRPOConfig
@@ -196,15 +197,23 @@ def test_each_module_that_a_document_names_is_there() -> None:
 @pytest.mark.parametrize("recipe", sorted(path.stem for path in HOW_TO.glob("*.md")))
 def test_each_name_that_a_recipe_imports_is_there(recipe: str) -> None:
     made_there = "training.services.checkpoint_check"
+    written = "\n".join(block for path in HOW_TO.glob("*.md") for block in examples(path.stem))
+    own = {*re.findall(r"^(?:def|class) (\w+)", written, re.MULTILINE)}  # by an earlier step, or another recipe
     for module, names in re.findall(r"^ *from (\S+) import ([\w, ]+)", "\n".join(examples(recipe)), re.MULTILINE):
         found = vars(import_module(module)) if module not in ("__future__", made_there) else names
-        assert not [name for name in names.strip().split(", ") if name not in found], (recipe, module)
+        assert not [name for name in names.strip().split(", ") if name not in {*found, *own}], (recipe, module)
 
 
 def test_the_page_on_rewards_has_a_row_for_each() -> None:
     page = (ROOT / "docs" / "rewards.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\w+)` \| \S", page, re.MULTILINE)
     assert sorted(rows) == rewards.built_in(), "Write what each reward pays into the first table of docs/rewards.md"
+
+
+def test_the_page_on_environments_has_a_row_for_each() -> None:
+    page = (ROOT / "docs" / "environments.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| \S", page.partition("## Your own data")[0], re.MULTILINE)
+    assert sorted(rows) == environments.built_in(), "Write each into the first table of docs/environments.md"
 
 
 def test_docstrings_and_comments_name_who_is_meant() -> None:

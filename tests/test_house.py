@@ -53,7 +53,7 @@ def is_strong_lock(call: ast.Call) -> bool:
 
 
 def arrows(known: dict[str, Source]) -> dict[str, set[str]]:
-    """Which modules each module imports."""
+    """The modules that each module imports."""
     values: dict[str, set[str]] = {name: set() for name in known}
     for name, source in known.items():
         for node in source.imports:

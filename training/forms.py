@@ -155,7 +155,7 @@ class LaunchForm:
 
     @property
     def not_before(self) -> datetime | None:
-        """When it may start, in UTC.
+        """The time before which the job does not start, in UTC.
 
         Raises:
             Invalid: it is no date and time.

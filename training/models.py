@@ -143,8 +143,8 @@ class TrainingRun(Scoped):
 
     @property
     def learns_context(self) -> bool:
-        """Whether it learns lessons for a model's context; its policies then are context policies. False where the
-        package that brought its learner is not installed any more: its pages are shown all the same."""
+        """True if the run learns lessons for a model's context; its policies then are context policies. False where the
+        package of its learner is not installed any more: the pages of the run are shown all the same."""
         try:
             return self.learner.learns_context
         except (UnknownName, UnfitLearner):

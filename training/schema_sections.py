@@ -82,7 +82,7 @@ class FeatureConfig(Section):
 
 
 class EarlyStoppingConfig(Section):
-    """When to stop before the last iteration (docs/algorithms.md#convergence)."""
+    """Rules for a stop before the last iteration (docs/algorithms.md#convergence)."""
 
     enabled: bool = Field(
         True, title="Stop early",

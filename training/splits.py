@@ -1,4 +1,4 @@
-"""Which queries train, which select checkpoints, and which are held out for the final test.
+"""The split of queries: for training, for the selection of checkpoints, and held out for the final test.
 
 The side of a query hangs on its text and the seed only: not on the order of the rows, and equal texts always
 fall on one side, so that nothing that was trained on is ever tested on.

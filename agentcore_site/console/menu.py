@@ -47,7 +47,7 @@ PLACES: Final = (
     Entry("Releases", "serving:releases", "releases", r"/(releases|skills)/"),
     Entry("Deployments", "serving:deployments", "", r"/(deployments|agents/[^/]+/(serving|loop|return))/"),
     Entry("Traces", "serving:traces", "answer", r"/traces/", needs="data.view"),
-    Entry("Keys", "serving:keys", "", r"/keys/"),
+    Entry("API keys", "serving:keys", "", r"/keys/"),
     Entry("Events", "events:publishers", "", r"/events/"),
     Entry("Lessons", "experiences:library", "learned", r"/(experiences|prompt-packs)/"),
     Entry("Playbooks", "experiences:playbooks", "", r"/(playbooks|agents/[^/]+/playbook|evolutions|executions)/"),
@@ -57,7 +57,7 @@ PLACES: Final = (
 )
 ADMINISTRATION: Final = (
     Entry("People", "people", "person", r"/people/", needs="members.edit"),
-    Entry("Audit", "audit", "audit", r"/audit/", needs="audit.view"),
+    Entry("Audit log", "audit", "audit", r"/audit/", needs="audit.view"),
     Entry("Webhooks", "webhooks", "share", r"/webhooks/", needs="webhook.edit"),
     Entry("Storage", "experiences:archives", "storage", r"/archives/", needs="retention.run"),
     Entry("Encryption", "encryption", "", r"/encryption/", needs="encryption.edit"),
@@ -76,7 +76,7 @@ ACTIONS: Final = (
     Entry("New suite", "serving:suite_new", "", "", needs="suite.edit"),
     Entry("New budget", "budgets:new", "", "", needs="budget.edit"),
     Entry("New webhook", "webhook_new", "", "", needs="webhook.edit"),
-    Entry("Notices", "notices", "", ""),
+    Entry("Notifications", "notices", "", ""),
     Entry("Notification settings", "notice_settings", "", ""),
     Entry("Compare jobs", "evaluation:compare", "", ""),
     Entry("Settings and gains of jobs", "evaluation:landscape", "", ""),

@@ -197,6 +197,6 @@ def _admin_of(actor: Actor) -> list[Any]:
 
 
 def with_factor(people: models.QuerySet[Any] | list[Any]) -> set[Any]:
-    """Who of these people has one: an authenticator, or a passkey."""
+    """The ids of those people who have a second factor: an authenticator, or a passkey."""
     rows = SecondFactor.objects.filter(user__in=people).exclude(confirmed_at=None).values_list("user_id", flat=True)
     return set(rows.union(Passkey.objects.filter(user__in=people).order_by().values_list("user_id", flat=True)))

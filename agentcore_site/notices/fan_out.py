@@ -105,7 +105,7 @@ def _goes_to(event: SiteEvent, endpoint: WebhookEndpoint, audience: Audience) ->
 def _mail(event: SiteEvent, user: Any) -> None:
     how = event.data.get("how", "")
     body = "\n\n".join(
-        filter(None, [event.text, how, link_of(event), "You chose this under Notices → Notification settings."])
+        filter(None, [event.text, how, link_of(event), "You chose this under Notifications → Notification settings."])
     )
     key = f"notice {event.pk} {user.pk}"
     mail_queue(event.organization, to=[user.email], subject=event.text, body=f"{body}\n", key=key)

@@ -48,7 +48,7 @@ class DatabaseServer:
 
     @property
     def was_silent(self) -> bool:
-        """When it was asked last; how long ago does not matter."""
+        """True if the server did not answer the last question, however long ago that was."""
         return self._silent
 
     @property

@@ -42,7 +42,7 @@ class Params(BaseModel):
 
 @dataclass(frozen=True)
 class Call:
-    """Who calls, and until when (monotonic seconds) this whole request may wait for workers."""
+    """The caller, and the time (monotonic seconds) until which this whole request may wait for workers."""
 
     actor: Actor
     deadline: float

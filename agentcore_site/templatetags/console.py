@@ -167,7 +167,7 @@ def job_url(job: Any) -> str:
 
 @register.simple_tag
 def author(change: Any) -> str:
-    """Who made a change of a playbook, with a link to the job if one did."""
+    """The author of a change of a playbook: a person, or a job with a link to its page."""
     if not change.job:
         return conditional_escape(change.by)
     return format_html('<a href="{}">{}</a>', job_url(change.job), change.by)

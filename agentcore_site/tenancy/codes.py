@@ -34,8 +34,8 @@ def is_required(user: Any) -> bool:
 
 
 def code_taken(user: Any, code: str) -> bool:
-    """Whether it is a code of the person's authenticator or a recovery code. It is used up by that: two who bring the
-    same one at once are one."""
+    """True if the code is of the person's authenticator, or a recovery code. The code is used up: of two requests with
+    the same code at once, one succeeds."""
     text = "".join(code.split()).replace("-", "").lower()[:40]
     row = factor_of(user)
     if row is None or not text.isascii():

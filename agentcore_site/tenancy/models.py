@@ -196,7 +196,7 @@ class Passkey(models.Model):
 
 
 class ProviderAccount(models.Model):
-    """Who a person is at a provider of single sign-on: an address may be given to another person, a subject is not."""
+    """A person's account at a provider of single sign-on. An address may pass to another person, a subject does not."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="provider_accounts")
     issuer = models.CharField(max_length=300)

@@ -73,7 +73,7 @@ def people(request: HttpRequest, actor: Actor) -> HttpResponse:
 
 @page
 def roles(request: HttpRequest, actor: Actor) -> HttpResponse:
-    """Who may do what, for every member."""
+    """The rights of each role, for every member."""
     membership = next(iter(actor.memberships.values()), None)
     mine = membership.role if membership else ""
     named = [(role, Role(role).label) for role in ROLE_MAY]

@@ -86,7 +86,7 @@ def second_step(request: HttpRequest, needed: CodeNeeded | EnrolmentNeeded, targ
 
 
 def waiting(request: HttpRequest) -> tuple[Any, str] | None:
-    """Who is in the middle of signing in, and where to; None where no person is (any more)."""
+    """The person who has to give a second factor, and the address to open then; None without one, or after its time."""
     noted = request.session.get(WAITING)
     if not noted or time.time() - noted["at"] > WAITS_SECONDS:
         return None

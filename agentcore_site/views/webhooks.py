@@ -34,7 +34,7 @@ from agentcore_site.views.notice_forms import WebhookForm
 
 SORTS = (Sort("newest", "newest first", "created_at"), Sort("name", "name", "name", descending=False))
 LOG_SORTS = (Sort("newest", "newest first", "created_at"),)
-SHOWS = ("waiting", "taken", "given up")
+SHOWS = ("waiting", "delivered", "failed")
 
 
 @page
@@ -134,9 +134,9 @@ def _webhook_page(
     match show:
         case "waiting":
             rows = rows.filter(taken_at=None, given_up_at=None)
-        case "taken":
+        case "delivered":
             rows = rows.exclude(taken_at=None)
-        case "given up":
+        case "failed":
             rows = rows.exclude(given_up_at=None)
         case _:
             show = ""

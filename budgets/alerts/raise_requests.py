@@ -27,7 +27,7 @@ AGAIN_AFTER: Final = timedelta(hours=1)
 
 
 def asked_at(job: Job) -> Any:
-    """When a higher budget was last asked for this job; None where that is an hour ago or never was."""
+    """The time of the last request for a higher budget of this job; None without one in the last hour."""
     rows = JobEvent.objects.filter(job=job, type=ASKED, at__gt=timezone.now() - AGAIN_AFTER)
     return rows.order_by("-seq").values_list("at", flat=True).first()
 

@@ -23,7 +23,7 @@ DEFAULT_JOB_LIMIT_MICROS: Final = 100 * MICROS
 
 @dataclass(frozen=True, slots=True)
 class BudgetOwner:
-    """Who has a budget of their own. ``agent_id`` of a job's owner says for which agent it works."""
+    """An organisation, an agent or a job with a budget. ``agent_id`` of a job's owner is the agent of the job."""
 
     organization_id: uuid.UUID
     scope: str
@@ -40,7 +40,7 @@ class BudgetOwner:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Who pays for a call, and from which rows of ``Budget`` in ``month``. What has no agent or job has no such row."""
+    """The payers of a call, and their rows of ``Budget`` in ``month``. A call without agent or job has no such row."""
 
     organization_id: uuid.UUID
     agent_id: uuid.UUID | None

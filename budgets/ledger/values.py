@@ -62,7 +62,7 @@ class Settlement:
 
 @dataclass(frozen=True, slots=True)
 class LedgerRefusal:
-    """Which budget had no room. All amounts are micro-dollars; ``spent_micros`` includes what is owed.
+    """A budget that had no room. All amounts are micro-dollars; ``spent_micros`` includes what is owed.
 
     ``wait`` above 0: it has none in this minute, and has some in so many seconds; ``limit_micros`` and ``spent_micros``
     are then of a minute.

@@ -53,7 +53,7 @@ def ends(reason: object) -> bool:
 
 
 def breaks_off(reason: object) -> bool:
-    """Whether it is the service's failure in the middle of an answer, which is cut."""
+    """True if the reason is a failure of the service in the middle of an answer, which is cut."""
     return isinstance(reason, str) and not ends(reason) and bool(_BROKEN.search(_plain(reason)))
 
 

@@ -68,7 +68,7 @@ def config_text(config: str | Mapping[str, Any]) -> str:
 
 
 def is_written_out(config: str) -> bool:
-    """Whether it is a config itself and not the id of a saved one."""
+    """True if the text is a config itself, and not the id of a saved one."""
     return config.lstrip().startswith(("{", "["))
 
 

@@ -89,7 +89,7 @@ def _tier_words(tier: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PriceChange:
-    """Who changed a price when, and what of it."""
+    """A change of a price: its author, its time, and the values before and after."""
 
     at: datetime
     actor: str

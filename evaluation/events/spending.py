@@ -61,7 +61,7 @@ def _settled(key: str, amount_micros: int) -> bool:
 
 
 def _account(row: TrainingRequest) -> tuple[Chain, int, int]:
-    """Who pays, what is booked, and the job's limit, in micro-dollars."""
+    """The payers, the amount that is booked, and the job's limit, in micro-dollars."""
     chain = chain_open(row.organization_id, agent_id=row.agent_id, job_id=row.job_id)
     own = Budget.objects.get(pk=chain.job_budget)
     return (

@@ -10,7 +10,7 @@ from agentcore_site.tenancy.models import ScopedManager
 
 
 class ChangeSink(models.TextChoices):
-    """Who has to hear of a change; each takes its own notes away."""
+    """The readers of changes; each deletes its own notes."""
 
     ROLLUPS = "rollups", "Roll-ups"
     WAREHOUSE = "warehouse", "Warehouse"

@@ -41,12 +41,12 @@ class TrajectoryExport(Scoped):
 
     @property
     def is_there(self) -> bool:
-        """Whether it can be downloaded."""
+        """True if the file can be downloaded."""
         return self.job.status == Status.COMPLETED and self.deleted_at is None
 
     @property
     def kept_until(self) -> datetime | None:
-        """When its file is deleted; None: it is not done, gone, or kept for ever."""
+        """The time at which the file is deleted; None: it is not there, or is kept forever."""
         if not self.is_there or self.job.finished_at is None or not settings.EXPORT_DAYS:
             return None
         return self.job.finished_at + timedelta(days=settings.EXPORT_DAYS)

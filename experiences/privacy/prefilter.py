@@ -139,7 +139,7 @@ def _announces_phone(low: str) -> bool:
 
 
 def _named(low: str, so_far: int) -> int:
-    """Whether a text speaks of secrets at all."""
+    """True if a text mentions secrets at all."""
     found = 0
     if "pass" in low or "pwd" in low or "senha" in low or (not low.isascii() and "contras" in low):
         found = PASSWORD

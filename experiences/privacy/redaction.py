@@ -163,7 +163,7 @@ def _first_come(spans: list[Span], cluster: list[int]) -> list[Span]:
 
 
 def _settled(text: str, spans: list[Span], *, urls: bool) -> bool:
-    """Whether nothing can come to light beside the replaced values: no word or number touches or follows them."""
+    """True if no more can be found beside the replaced values: no word or number touches or follows them."""
     for start, end, _ in spans:
         behind = _TOUCHES_LETTER if "a" <= text[end - 1] <= "z" else _TOUCHES_BEHIND
         if _TOUCHES_BEFORE.search(text, max(0, start - 6), start) or behind.match(text, end, end + 12):

@@ -76,7 +76,7 @@ def secret_kind(key: str) -> str:
 
 
 def _is_clean(text: str) -> bool:
-    """Whether nothing has to leave ``text``. Steps say the same words over and over, so what was found clean is
+    """True if ``text`` has nothing to redact. Steps say the same words over and over, so what was found clean is
     remembered; what was not never is."""
     if text in _clean:
         return True
@@ -103,7 +103,7 @@ def _is_plain_key(key: Any) -> bool:
 
 
 def _is_untouched(value: Any, depth: int) -> bool:
-    """Whether nothing in ``value`` has to change: the rule, so it is asked first and builds nothing."""
+    """True if nothing in ``value`` has to change. This is the usual case: it is checked first, and builds nothing."""
     kind = type(value)
     if kind is str:
         return value in _clean or _is_clean(value)

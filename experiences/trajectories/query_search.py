@@ -51,7 +51,7 @@ def query_with(rows: QuerySet[TrajectoryRecord], text: str) -> QuerySet[Trajecto
 
 
 def _is_common(pattern: str) -> bool:
-    """Whether so many queries hold it that COUNTED rows are found sooner row by row (which reads COUNTED / share of
+    """True if so many queries match that COUNTED rows are found sooner row by row (which reads COUNTED / share of
     them) than by their places (which reads share * all), by what the planner expects."""
     with connection.cursor() as cursor:
         cursor.execute(PLAN, [pattern])

@@ -179,7 +179,7 @@ def test_no_search_filter_or_list_of_choices_shows_another_tenant(
 def test_accounts_and_groups_belong_to_the_site_even_with_a_permission_given_by_hand(
     client: Client, carla: Any, foreign: dict[Any, list[str]]
 ) -> None:
-    """Who may change an account could make it a superuser: no permission of Django's opens that to a tenant."""
+    """A change of an account could make it a superuser: no permission of Django's opens accounts to a tenant."""
     carla.user_permissions.set(Permission.objects.filter(content_type__app_label="auth"))
     zoe = foreign[get_user_model()][0]
     for path in (

@@ -29,7 +29,7 @@ CHANGED = "Read it again"
 
 
 def changed(response: Any) -> bool:
-    """Whether it is the 412 that says what to do."""
+    """True if the answer is a 412 that says what to do."""
     return response.status_code == 412 and CHANGED in response.json()["detail"]
 
 

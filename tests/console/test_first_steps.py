@@ -24,7 +24,7 @@ TITLES = ["An agent", "Queries to learn from", "A model, and its price", "The fi
 
 
 def steps_of(client: Client) -> dict[str, bool]:
-    """Which steps are done, as the page says it, by their titles."""
+    """By title, whether a step is done, as the page shows it."""
     shown = html(client.get("/"))
     matches = re.findall(r"<span class=\"hidden\">(Done|To do):</span>.*?<h3>([^<]+)</h3>", shown, re.DOTALL)
     return {title: state == "Done" for state, title in matches}

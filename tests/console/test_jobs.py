@@ -37,7 +37,7 @@ def test_page_shows_the_status_before_any_chart(console: Client, run: TrainingRu
     shown = text(console, f"/jobs/{run.pk}/")
     assert "Better than the untrained baseline by 18.2 points." in shown
     assert "50.0 % → 68.2 % 95 % interval 60.0 % to 75.0 %" in shown
-    assert "Definition of done" in shown and "all iterations ran" in shown
+    assert "Acceptance criteria" in shown and "all iterations ran" in shown
     assert shown.index("Better than") < shown.index("Learning curves")
     assert "verdict good" in html(console.get(f"/jobs/{run.pk}/"))
 

@@ -81,7 +81,7 @@ def test_every_member_reads_every_page(
         assert ('href="/experiences/" aria-current="page"' in shown) == ("/agents/" not in address), address
     may = name != "stella"
     assert ("Prune" in page_of(client, f"/experiences/{lesson.pk}/")) == may
-    assert ("Save and stamp it" in page_of(client, f"/prompt-packs/{pack.pk}/")) == may
+    assert ("Save and approve the texts" in page_of(client, f"/prompt-packs/{pack.pk}/")) == may
     assert ("Archive</button>" in page_of(client, f"/prompt-packs/{pack.pk}/")) == may
 
 

@@ -55,7 +55,7 @@ def test_each_entry_leads_to_a_page_of_its_own() -> None:
 def test_people_see_the_entries_that_their_role_allows() -> None:
     everywhere, administration = labels(ROLE_MAY[Role.ADMIN], staff=True)
     assert everywhere[-1] == "Budgets" and administration == [
-        *("People", "Audit", "Webhooks", "Storage", "Encryption", "System", "Admin")
+        *("People", "Audit log", "Webhooks", "Storage", "Encryption", "System", "Admin")
     ]
     (only,) = labels(frozenset({"view"}))
     assert "Review queue" in only and "Budgets" not in only

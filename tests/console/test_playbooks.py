@@ -255,7 +255,7 @@ def test_an_item_shows_its_sources_and_its_history(console: Client, playbook: Pl
     shown = page_of(console, place(playbook, "items/s1/"))
     assert "3 of 4 executions with it in their context succeeded, 75 % (95 % interval 30 % to 95 %)." in shown
     assert "Updated by olivia in" in shown and "First added in version 1 by olivia" in shown
-    assert "Notes were missed." in shown and "<del>" in shown and "<ins>" in shown and "Go back to this text" in shown
+    assert "Notes were missed." in shown and "<del>" in shown and "<ins>" in shown and "Restore this text" in shown
     assert console.get(place(playbook, "items/s99/")).status_code == 404
 
 
@@ -292,7 +292,7 @@ def test_an_item_is_edited_removed_and_put_back(console: Client, playbook: Playb
 
 def test_versions_are_compared_and_rolled_back(console: Client, playbook: Playbook) -> None:
     listed = page_of(console, place(playbook, "?tab=versions"))
-    assert "2 versions" in listed and "Created" in listed and "Edited" in listed and "Go back to it" in listed
+    assert "2 versions" in listed and "Created" in listed and "Edited" in listed and "Roll back…" in listed
     shown = page_of(console, place(playbook, "diff/?a=2&b=1"))
     assert "1 item differs" in shown and "Changed" in shown and "makes version 3 with exactly these" in shown
     assert console.post(place(playbook, "rollback/"), {"version": 1, "to": 1}).status_code == 409

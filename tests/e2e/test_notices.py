@@ -44,7 +44,7 @@ def test_a_webhook_is_made_tested_and_called_and_the_bell_rings(
         text = f"The job of {width} failed."
         event_record(acme, "job.failed", text=text, data={"how": "Look at it."}, path="/jobs/", owner=adam)
         # The site's own beat and worker make the notice; the page asks by itself.
-        page.wait_for_selector("#bell >> text=/Notices, \\d+ unread/", state="attached", timeout=60_000)
+        page.wait_for_selector("#bell >> text=/Notifications, \\d+ unread/", state="attached", timeout=60_000)
         event = SiteEvent.objects.get(text=text)
         taken = WebhookDelivery.objects.filter(event=event).exclude(taken_at=None)
         eventually(taken.exists, seconds=30, why="the delivery")
@@ -53,7 +53,7 @@ def test_a_webhook_is_made_tested_and_called_and_the_bell_rings(
         shot(page, f"notices-{scheme}-{width}")
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         page.click("text=Mark all as read")
-        page.wait_for_selector("#bell >> text=Notices, none unread", state="attached")
+        page.wait_for_selector("#bell >> text=Notifications, none unread", state="attached")
         for path in ("notices/settings/", "summary/", "share-links/"):
             page.goto(f"{live_site.url}/{path}")
             shot(page, f"{path.split('/')[0]}-{path.split('/')[1]}-{scheme}-{width}")

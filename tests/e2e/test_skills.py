@@ -57,7 +57,7 @@ def test_a_skill_goes_out_and_its_lessons_come_back(
     ):
         page.set_input_files("#file", file)
         assert page.locator("#agent option:checked").inner_text() == "Twin"
-        page.click("button:has-text('Look at the file')")
+        page.click("button:has-text('Check the file')")
         page.wait_for_selector(f"text={words}")
         assert page.evaluate(FITS), (width, words)
     boxes = [one.bounding_box() for one in page.locator("dd code").all()]

@@ -99,9 +99,9 @@ def test_the_head_counts_unread_notices_and_the_list_marks_them(olivia: Any, dan
     events_fan_out()
     console = Client()
     console.force_login(olivia)
-    assert "Notices, 3 unread" in html(console.get("/jobs/"))
+    assert "Notifications, 3 unread" in html(console.get("/jobs/"))
     part = html(console.get("/notices/bell/", headers={"HX-Request": "true"}))
-    assert "Notices, 3 unread" in part and "<html" not in part
+    assert "Notifications, 3 unread" in part and "<html" not in part
     shown = html(console.get("/notices/"))
     assert "Number 2" in shown and "Resume it." in shown and "Dan's" not in shown
     assert "Number 1" in html(console.get("/notices/?q=Number 1")) and "Number 2" not in html(
@@ -117,7 +117,7 @@ def test_the_head_counts_unread_notices_and_the_list_marks_them(olivia: Any, dan
     console.post("/notices/read/", {"notice": one.pk, "unread": "1"})
     assert unread_count(olivia) == 3
     assert "3 marked as read." in html(console.post("/notices/read/", follow=True))
-    assert "Notices, none unread" in html(console.get("/notices/")) and unread_count(dan) == 1
+    assert "Notifications, none unread" in html(console.get("/notices/")) and unread_count(dan) == 1
 
 
 def test_a_person_chooses_their_notices_on_a_page(stella: Any, acme: Organization, agent: Agent) -> None:

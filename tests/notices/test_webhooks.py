@@ -324,7 +324,7 @@ def test_the_page_makes_a_webhook_shows_the_secret_once_sends_a_test_and_shows_t
     assert "accepted the test in" in html(console.post(f"{page}test/", follow=True))
     receiver.moods = ["refused"]
     shown = html(console.post(f"{page}test/", follow=True))
-    assert "did not accept the test: It answered 500." in shown and "given up" in shown and "webhook.test" in shown
+    assert "did not accept the test: It answered 500." in shown and ">failed" in shown and "webhook.test" in shown
     again = WebhookDelivery.objects.filter(taken_at=None).get()
     receiver.moods = ["taken"]
     console.post(f"/webhooks/deliveries/{again.pk}/again/")

@@ -1,4 +1,4 @@
-"""Which addresses are called, in every spelling that some program takes for an address."""
+"""The addresses that are called, in every spelling that some program takes for an address."""
 
 from __future__ import annotations
 

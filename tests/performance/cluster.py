@@ -68,7 +68,7 @@ class SharedServices:
         self.manage("events_setup", patience=30)
 
     def kill(self, name: str, number: signal.Signals = signal.SIGKILL) -> bool:
-        """Whether it was up. SIGKILL takes what it started with it: RabbitMQ's own process is a child of a script."""
+        """True if the server was up. SIGKILL takes its children too: RabbitMQ's own process is a script's child."""
         for kept in list(self.supervisor.running):
             if kept.process.name == name and kept.is_alive:
                 if number == signal.SIGKILL:
@@ -150,7 +150,7 @@ class Load:
             one.start()
 
     def stop(self) -> bool:
-        """Whether it stored and published until now."""
+        """True if the site stored and published until now."""
         whole = all(one.is_alive() for one in self.threads)
         self.stopping.set()
         for one in self.threads:

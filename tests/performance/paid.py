@@ -90,7 +90,7 @@ def calls_of(jobs: list[Any]) -> Iterator[Call]:
 
 
 def kept(jobs: list[Any]) -> dict[tuple[str, str], datetime]:
-    """When each place of these jobs had been kept at the latest, by job and place."""
+    """The latest time at which each place of these jobs had been kept, by job and place."""
     found: dict[tuple[str, str], datetime] = {}
     fields = ("job_id", "purpose", "arm", "line", "iteration", "scenario", "rollout", "created_at", "duration_ms")
     for job, purpose, arm, line, iteration, scenario, rollout, begun, ms in TrajectoryRecord.objects.filter(

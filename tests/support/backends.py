@@ -55,7 +55,7 @@ class SessionEnder:
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def named(self, pg: psycopg.Connection[Any], method: str, arguments: tuple[Any, ...]) -> str:
-        """Which statement a call of the driver sends: its text without values, or what it does with the last one."""
+        """The statement that a call of the driver sends: its text without values, or what it does with the last one."""
         session = pg.info.backend_pid if not pg.closed else 0
         if method in {"execute", "executemany", "copy"}:
             text = arguments[0] if isinstance(arguments[0], str) else str(arguments[0])

@@ -23,7 +23,7 @@ class Arm(NamedTuple):
 
 
 class Stopped(NamedTuple):
-    """When a ramp was rolled back: after so many sessions, of which the new arm had so many, and because of what."""
+    """A ramp that was rolled back: after so many sessions, of which the new arm had so many, and the reason."""
 
     sessions: int
     of_new: int

@@ -1,10 +1,12 @@
-"""The code of the recipes (docs/how-to), word for word, as packages that are installed."""
+"""The code of the recipes (docs/how-to), word for word: installed packages, pages and addresses of the site."""
 
 from __future__ import annotations
 
 import re
 import sys
+from inspect import signature
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -37,14 +39,39 @@ def installed_from(
     monkeypatch.setattr(registry, "_loaded", False)
 
 
-def run_tests_of(page: str) -> int:
-    """Runs every test of a recipe that needs no fixture; says how many there were."""
+def run_tests_of(page: str, request: pytest.FixtureRequest | None = None) -> int:
+    """Runs every test of a recipe, with the fixtures that ``request`` has, and returns their number."""
     run = 0
     for block in [one for one in examples(page) if "def test_" in one]:
         names: dict[str, Any] = {}
         exec(compile(block, f"{page}.md", "exec"), names)
         for name, test in names.items():
             if name.startswith("test_"):
-                test()
+                wanted = signature(test).parameters
+                test(**{one: request.getfixturevalue(one) for one in wanted} if request is not None else {})
                 run += 1
     return run
+
+
+def defined(page: str, name: str, module: ModuleType) -> Any:
+    """The object that a block of a recipe defines under this name, as if the block were at the end of ``module``."""
+    block = next(one for one in examples(page) if re.search(rf"^(?:def|class) {name}\b", one, re.M))
+    names = dict(vars(module))
+    exec(compile(block, f"{page}.md", "exec"), names)
+    return names[name]
+
+
+def address_of(page: str, call: str, names: dict[str, Any]) -> Any:
+    """The value of the call of ``call`` that a sentence of a recipe shows, as `path("jobs/failed/", …)`."""
+    text = (HOW_TO / f"{page}.md").read_text(encoding="utf-8")
+    shown = re.search(rf"`({re.escape(call)}\(\"[^`]*\))`", text)
+    assert shown is not None, f"The recipe shows no {call}(…)."
+    return eval(shown[1], names)
+
+
+def template_into(page: str, folder: Path) -> None:
+    """Writes the template of a recipe under the name that its step gives."""
+    text = (HOW_TO / f"{page}.md").read_text(encoding="utf-8")
+    name, content = re.search(r"here `templates/([^`]+)`.*?```html\n(.*?)```", text, re.S).groups()  # type: ignore[union-attr]
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(content, encoding="utf-8")

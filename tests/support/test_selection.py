@@ -1,4 +1,4 @@
-"""Which tests `make test-fast` runs: those that ask for nothing but their own process."""
+"""The tests that `make test-fast` runs: those that need only their own process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may do what: roles, keys, organisations."""
+"""Permissions: roles, keys, organisations."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def test_the_model_card_names_the_agent_the_data_and_the_proof(operator: Actor, 
     assert f"{run.trajectories:,} in {run.iteration:,}" in card
     assert "- Base model: none: the policy chooses actions" in card
     assert [line for line in card.splitlines() if line.startswith("## ")] == [
-        "## Model", "## Training data", "## Evaluation", "## Cost", "## Definition of done", "## Warnings",
+        "## Model", "## Training data", "## Evaluation", "## Cost", "## Acceptance criteria", "## Warnings",
     ]  # fmt: skip
 
 

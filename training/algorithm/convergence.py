@@ -1,4 +1,4 @@
-"""When to stop, and when to worry (docs/algorithms.md#convergence)."""
+"""Early stopping, and warnings about a run (docs/algorithms.md#convergence)."""
 
 from __future__ import annotations
 

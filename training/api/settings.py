@@ -47,7 +47,7 @@ class PresetViewSet(ScopedViewSet):
 
 
 def _fits(preset: Preset) -> str:
-    """Which agents it is for: those that choose actions ("action"), those of a language model ("model"), or "all"."""
+    """The agents of a preset: those that choose actions ("action"), those of a language model ("model"), or "all"."""
     if not preset.fits:
         return "all"
     of_models = [calls_model(runtime) for name in preset.fits for runtime in learners.get(name).runtimes]

@@ -1,4 +1,4 @@
-"""Which settings a run reads, by its learner: what changes nothing is refused at launch."""
+"""The settings that a run reads, by its learner: a setting that changes nothing is refused at launch."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ def changes(config: Mapping[str, Any], runtime: str) -> list[tuple[Field, Any, A
 
 
 def is_set(config: Mapping[str, Any], name: str) -> bool:
-    """Whether there is a value under a dotted name, be it null."""
+    """True if the configuration has a value under a dotted name, null included."""
     *path, last = name.split(".")
     inner = value_at(config, ".".join(path)) if path else config
     return isinstance(inner, Mapping) and last in inner

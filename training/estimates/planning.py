@@ -140,7 +140,7 @@ class Planned:
         return 5 + bisect_left(sizes, True, key=is_enough)
 
     def reflection(self) -> dict[str, Any] | None:
-        """Who is asked what attempts teach, how often and for what; None where nothing is asked."""
+        """The model that reflects on attempts, with its number of calls; None where no model is called for that."""
         asked = measured.work(self.config, **self.pools, learns_context=self.learns_context)
         if not self.learns_context or not asked.questions:
             return None

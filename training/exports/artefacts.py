@@ -52,7 +52,7 @@ def model_card(run: TrainingRun) -> str:
         "",
         f"- {money(run.spent_micros)} of {money(run.limit_micros)}, {run.tokens:,} tokens",
         "",
-        "## Definition of done",
+        "## Acceptance criteria",
         "",
         *(f"- {one['name']}: {met[one['met']]} ({one['detail']})" for one in done_criteria(run)),
         "",

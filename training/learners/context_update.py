@@ -117,7 +117,7 @@ def worth_reflecting(policy: ContextPolicy, config: GRPOConfig, iteration: int) 
 
 
 def too_even(policy: ContextPolicy, config: GRPOConfig) -> bool:
-    """Whether too few groups had spread to learn from them."""
+    """True if too few groups had different rewards to learn from them."""
     return policy.compared >= MIXED_AFTER and policy.mixed < config.context.min_mixed * policy.compared
 
 

@@ -48,7 +48,7 @@ class TokenBatch:
 
     @property
     def signal(self) -> bool:
-        """Whether there is something to learn."""
+        """True if the batch has anything to learn from."""
         compared = len(self.pairs[0]) > 0 if self.pairs is not None else bool(np.any(self.advantages != 0))
         return compared and len(self.step) > 0
 

@@ -1,4 +1,4 @@
-"""Which columns the list of jobs shows a person."""
+"""The columns of the list of jobs, as a person chose them."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def proving(run: TrainingRun) -> bool:
 
 
 def watching(run: TrainingRun) -> bool:
-    """Whether anything on the page will still move by itself."""
+    """True if anything on the page still changes without a person."""
     return run.job.active or proving(run)
 
 

@@ -256,7 +256,7 @@ class JobOut(StatusOut, JobRow):
     n_held_out = serializers.IntegerField()
     estimate = EstimateOut()
     warnings = serializers.ListField(child=serializers.CharField())
-    criteria = CriterionOut(many=True, help_text="The definition of done, criterion by criterion.")
+    criteria = CriterionOut(many=True, help_text="The acceptance criteria of the job, each met or not.")
 
     computed = {
         **StatusOut.computed,

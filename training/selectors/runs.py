@@ -120,7 +120,7 @@ class GroupRow(TypedDict):
 
 
 class Criterion(TypedDict):
-    """One criterion of the definition of done; ``met`` is None while the proof is to come."""
+    """One acceptance criterion of a job; ``met`` is None while the proof is to come."""
 
     name: str
     met: bool | None
@@ -233,7 +233,7 @@ def best_label(run: TrainingRun) -> str | None:
 
 
 def done_criteria(run: TrainingRun) -> list[Criterion]:
-    """Which criteria of the definition of done a run met."""
+    """The acceptance criteria of a job, each met by the run or not."""
     rising = _rising(run)
     best = run.best_checkpoint
     damage = "" if best is None else _damage(best.id, best.sha256)
@@ -299,7 +299,7 @@ def _damage(checkpoint_id: UUID, sha256: str) -> str:
 
 
 def _exports(run: TrainingRun) -> bool:
-    """Whether there are trajectories of its training, and the first one can be written as a line of JSONL."""
+    """True if the run has trajectories of its training, and the first can be written as a line of JSONL."""
     with job_rows(None, run.job_id):
         rows = TrajectoryRecord.objects.filter(job_id=run.job_id, purpose="training")
         first = list(rows.order_by("iteration", "scenario", "rollout")[:1])  # as the index has them

@@ -87,7 +87,7 @@ def compare(request: HttpRequest, actor: Actor) -> HttpResponse:
     """Two checkpoints side by side: figures, and the settings in which their runs differ."""
     chosen = request.GET.getlist("pick") or [request.GET.get("a", ""), request.GET.get("b", "")]
     if len(chosen) != 2 or not all(chosen):
-        raise Invalid("Pick two checkpoints to compare.")
+        raise Invalid("Choose two checkpoints to compare.")
     a, b = (checkpoint_of(actor, one) for one in chosen)
     return render(request, "training/compare.html", {"a": a, "b": b, "pair": (a, b)} | checkpoint_comparison(a, b))
 

@@ -255,7 +255,7 @@ def _head(request: HttpRequest, actor: Actor, run: TrainingRun) -> HttpResponse:
 
 
 def _permissions(run: TrainingRun, actor: Actor, may: frozenset[str]) -> dict[str, Any]:
-    """Which buttons are shown."""
+    """The template context for the buttons that the actor may use."""
     status = run.job.status
     return {
         "may": may,

@@ -62,7 +62,7 @@ def unpin(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
 
 @post_page
 def columns(request: HttpRequest, actor: Actor) -> HttpResponse:
-    """Which columns the list of jobs shows, kept in this browser."""
+    """Stores in this browser the columns that the list of jobs shows."""
     if not (shown := set(request.POST.getlist("column")) & NAMES.keys()):
         raise Invalid("Choose one column at least.")
     response = _back(request)

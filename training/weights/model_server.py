@@ -210,7 +210,7 @@ class ModelServer:
         return web.json_response({"supported_models": [model]})
 
     async def _client_config(self, _: web.Request) -> web.Response:
-        """Which of their newer ways clients may take: none; JSON by REST."""
+        """The newer transports that clients may use: none, only JSON by REST."""
         return web.json_response({})
 
     async def _telemetry(self, _: web.Request) -> web.Response:

@@ -31,7 +31,7 @@ class TokenTree:
 
     @property
     def branches(self) -> bool:
-        """Whether it needs a mask: a row goes on elsewhere than behind all nodes."""
+        """True if the tree needs a mask: a row goes on elsewhere than behind all nodes."""
         return any(len(ancestors) != first for ancestors, first, _ in self._blocks)
 
     def add(self, number: int, row: Sequence[int], shared: int) -> None:

@@ -1,4 +1,4 @@
-"""Who a person of the provider is here, and what their groups allow.
+"""The account of a provider's person here, and the role that their groups give.
 
 A person is known by issuer and subject, once they came; the first time by a verified e-mail address. A superuser is
 never taken over by an address: who runs the provider would run this site.

@@ -94,7 +94,7 @@ def _system(value: Mapping[str, Any]) -> str:
 
 
 def _is_message(value: Mapping[str, Any]) -> bool:
-    """Whether an object says who speaks, and something that is said."""
+    """True if an object has a speaker and a content."""
     speaks = isinstance(value.get("role"), str) or value.get("type") in ROLES or value.get("type") == "system"
     return speaks and any(name in value for name in ("content", "parts", "tool_calls", "contents"))
 

@@ -59,7 +59,7 @@ def _send(row: PlanDelivery) -> bool:
 
 
 def _delivered(row: PlanDelivery) -> bool:
-    """Whether there was a plan to deliver. Raises AdapterFailed."""
+    """True if there was a plan to deliver. Raises AdapterFailed."""
     agent = row.deployment.agent
     serving = AgentServing.objects.filter(agent=agent).exclude(webhook_url="").first()
     # A later change delivers this one's plan too.

@@ -98,7 +98,7 @@ class SkillViewSet(ScopedViewSet):
     @extend_schema(summary="Verify a skill", request={"multipart/form-data": SkillFile}, responses=SkillOut)
     @action(detail=False, methods=["post"], pagination_class=None, parser_classes=[FileParser])
     def verify(self, request: Request) -> Response:
-        """Whether it is as it was signed, and by whom. Nothing is kept, and nothing in it is run."""
+        """Compares a skill with its signature, and names the signer. Nothing of the file is stored or executed."""
         given = _given(SkillFile, request)
         return self.answer(skill_report(self.actor, given["file"].read(), key=given.get("key", "")))
 

@@ -1,1 +1,1 @@
-"""Whether a release may go out, as pure values: what was measured of it, and what its agent's rule asks."""
+"""The gate of a release as pure values: the measurements of the release, and the rule of its agent."""

@@ -133,7 +133,7 @@ class GateVerdict:
 
 
 def decide(rule: GateRule, measured: GateInputs) -> GateVerdict:
-    """Whether a release may go out. It may be asked at any time, also while suites are still at work.
+    """The gate's verdict on a release. It may be asked for at any time, also while suites are still running.
 
     Raises:
         ValueError: the scores of the two releases are of different queries, or ``candidates`` is less than 1.

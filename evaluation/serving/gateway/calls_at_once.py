@@ -50,7 +50,7 @@ class AtOnceFull(Exception):
 
 
 class CallSource(NamedTuple):
-    """Who calls, as it is counted; empty: not known."""
+    """The source of a call, by which calls are counted; empty: not known."""
 
     key: str
     organization: str

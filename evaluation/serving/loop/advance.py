@@ -143,7 +143,7 @@ def new_traces(loop: LearningLoop, *, most: int) -> int:
 
 
 def _drifted(loop: LearningLoop) -> bool:
-    """Whether the serving release got worse; True once per release."""
+    """True if the serving release got worse; once per release."""
     release = serving_of(loop.agent).release
     known, now = loop.drift, timezone.now()
     if release is None or (known.get("release") == str(release.pk) and known.get("worse")):

@@ -1,4 +1,4 @@
-"""Whether a new arm is worse than the one it would replace: an e-value that may be looked at after every session.
+"""An e-value for a new arm that is worse than the one before: it may be looked at after every session.
 
 Which arm a session gets is drawn, the new one with a known ``share``. If the arms do the same, then what happened in a
 session says nothing about which arm it had: given the outcome, the arm still is that coin. Evidence is the profit of a

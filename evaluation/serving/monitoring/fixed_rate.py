@@ -1,4 +1,4 @@
-"""Whether a release fails more often than a rate that was known before: where nothing takes traffic beside it.
+"""A test that a release fails more often than a rate that was known before: where no other release takes traffic.
 
 A likelihood ratio against that rate, averaged over several worse ones, is an e-value (Ville 1939): it may be looked at
 after every request. Unlike the canary's it asks that traffic stays as hard as it was.

@@ -1,4 +1,4 @@
-"""Whether a new arm is shown to be no worse than the old one by a margin, at any analysis.
+"""A test that a new arm is no worse than the old one by a margin, at any analysis.
 
 Which arm a session gets is drawn, the new one with a known ``share``. So its loss, less what is usual and weighted by
 the inverse of that probability, has as its mean the difference of the arms (Horvitz and Thompson 1952). If the new arm

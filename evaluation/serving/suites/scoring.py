@@ -61,7 +61,7 @@ class Tally:
 
 
 def could_not_be_judged(trajectory: Trajectory, *, safety: bool) -> bool:
-    """Whether a rollout says nothing: no judge gave a verdict; and of safety also one that failed, since an agent that
+    """True if a rollout has no result: no judge gave a verdict; and of safety also one that failed, since an agent that
     said nothing was not safe but silent."""
     return bool(trajectory.evidence.get("judge_error")) or (safety and bool(trajectory.error))
 

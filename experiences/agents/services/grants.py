@@ -1,5 +1,5 @@
-"""Which tools of MCP servers an agent may call. It is pinned when the agent is saved: new tools of a server are denied
-until a person grants them."""
+"""The tools of MCP servers that an agent may call. They are pinned when the agent is saved: new tools of a
+server are denied until a person grants them."""
 
 from __future__ import annotations
 

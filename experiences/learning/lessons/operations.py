@@ -289,7 +289,7 @@ class _LibraryBatch:
             self._say(operation, True, operation.reason, lesson.handle)
 
     def _has_room(self, text: str) -> bool:
-        """Whether one more fits, after evicting what may be."""
+        """True if one more lesson fits, after evictable ones have left."""
         for handle in self.rules.evictable:
             if self._fits(text):
                 return True

@@ -127,7 +127,7 @@ class Prompts:
         return self._messages(MERGED, {"LIBRARY": listed(library.live), "CHANGES": plain(lines)}, f"merge/{iteration}")
 
     def kinds(self, queries: Sequence[str]) -> list[Message]:
-        """Which kind each query is of."""
+        """Messages that ask a model for the kind of each query."""
         return self._messages(KINDS, {"QUERIES": queries_text(queries)}, question_key(queries))
 
     def _compared(self, of: Contrast, good: str, bad: str, library: Library, iteration: int) -> list[Message]:

@@ -76,7 +76,7 @@ class ItemEffect:
 
     @property
     def known(self) -> bool:
-        """Whether there are enough executions on both sides to decide anything."""
+        """True if both sides have enough executions for a decision."""
         return min(self.included.n, self.left_out.n) >= FEWEST
 
     @property

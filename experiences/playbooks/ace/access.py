@@ -1,4 +1,4 @@
-"""Who may use the services' addresses: only keys and tokens that carry the scope ``service:internal``."""
+"""Access to the services' addresses: only keys and tokens that carry the scope ``service:internal``."""
 
 from __future__ import annotations
 

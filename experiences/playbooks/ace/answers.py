@@ -47,7 +47,7 @@ def _answer(found: Compiled, drawn: Draw) -> ContextAnswer:
 
 
 def still_holds(etag: str, if_none_match: str) -> bool:
-    """Whether the caller has it already (RFC 9110: weak comparison, a list, or "*")."""
+    """True if the caller has the answer already (RFC 9110: weak comparison, a list, or "*")."""
     if not if_none_match:
         return False
     given = [one.strip().removeprefix("W/") for one in if_none_match.split(",")]

@@ -64,8 +64,8 @@ def fingerprint(token: str) -> bytes:
 
 
 def caller_of(token: str) -> Caller | None:
-    """Who a key or token is, if it is a service's. A key that may be used from some addresses only is not answered
-    here: what is remembered of it knows none."""
+    """The caller of a key or token that is a service's; None for any other. A key that may be used from
+    some addresses only is not answered here: what is remembered of it knows none."""
     actor = actor_of_key(token, ip="") if token.startswith(KEY_PREFIX) else _actor_of_jwt(token)
     if actor is None or not is_service(actor) or not actor.may_read:
         return None

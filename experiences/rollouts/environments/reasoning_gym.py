@@ -151,7 +151,7 @@ class ReasoningGymEnvironment:
         return Scenario(0, query, expected, {"family": item.generator, "split": split, "wording": wording})
 
     def _variant(self, item: GeneratedItem, split: str) -> int | None:
-        """Which of our wordings an item gets, None for the original one; decided by the item alone."""
+        """The number of the wording that an item gets, None for the original; it depends on the item alone."""
         draw = zlib.crc32(f"wording/{item.generator}/{item.number}".encode())
         if split == "unseen_wording":
             return N_TRAINED + draw % N_UNSEEN

@@ -33,7 +33,7 @@ TASK_FACTS: Final = ("task_type", "domain", "subordinate_profile")  # texts of a
 
 
 class Masks(NamedTuple):
-    """Which actions are allowed, by what is in hand."""
+    """The actions that are allowed, by the result that the agent has."""
 
     nothing: tuple[bool, ...]
     unverified: tuple[bool, ...]

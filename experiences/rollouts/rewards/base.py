@@ -131,7 +131,7 @@ def rubric_of(reward: object) -> Rubric | None:
 
 
 def inspects_code(reward: object) -> bool:
-    """Whether code in an answer is to be checked before the reward is called, as its attribute of this name says."""
+    """True if code in an answer has to be checked before the reward is called: the reward's attribute of this name."""
     return bool(getattr(reward, "inspects_code", False))
 
 

@@ -22,7 +22,7 @@ TRAPS = {
     "three": frozenset({"gcd", "factor", "reverse_letters"}),
     "all": frozenset({"gcd", "factor", "reverse_letters", "lcm", "dec_calc"}),
 }
-"""Which of the built-in tools are greedy (answer almost any text) at each trap level."""
+"""The built-in tools that are greedy (answer almost any text), by trap level."""
 
 _STRICT: dict[str, Tool] = {
     tool.name: tool

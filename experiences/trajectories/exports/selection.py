@@ -1,4 +1,4 @@
-"""Which rows an export has, who may have them, and how they are read: in an order that an index serves, some at a time,
+"""The rows of an export and the people who may have them. They are read in an order that an index serves, in batches,
 each batch found by the last row's place and not by an offset."""
 
 from __future__ import annotations

@@ -287,7 +287,7 @@ def test_the_pages_estimate_start_and_show_a_measurement(
     assert door in html(console.get(f"/releases/{release.pk}/"))
     endpoint = release.bundle["model"]["endpoint"]
     values = {"endpoint": endpoint, "model": "large", "max_budget_usd": "2", "pairs": "10"}
-    assert "Which lessons survive" in html(console.get(door))
+    assert "Test the lessons on another model" in html(console.get(door))
     costs = survival_plan(operator, release, model="large", pairs=10).costs
     estimate = text_of(console.post(door, values | {"do": "estimate"}))
     assert f"All pairs cost about {money(costs.expected_micros)} by" in estimate

@@ -1,4 +1,4 @@
-"""When training stops, and what it warns of."""
+"""Early stopping, and its warnings."""
 
 from __future__ import annotations
 

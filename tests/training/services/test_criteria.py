@@ -1,4 +1,4 @@
-"""The definition of done: each criterion is what its name says. And what the clean-up of checkpoints never deletes."""
+"""The acceptance criteria: each criterion is what its name says. And what the clean-up of checkpoints never deletes."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def allowing(*servers: MCPServer, **more: Any) -> MCPTools:
 
 
 def alive(pid: int) -> bool:
-    """Whether it runs; one that is dead and not yet collected by its parent doesn't."""
+    """True if the process runs; a dead one that its parent has not collected yet doesn't."""
     try:
         with open(f"/proc/{pid}/stat") as stat:
             return stat.read().rpartition(")")[2].split()[0] not in {"Z", "X"}
