@@ -200,7 +200,7 @@ def test_each_name_that_a_recipe_imports_is_there(recipe: str) -> None:
     written = "\n".join(block for path in HOW_TO.glob("*.md") for block in examples(path.stem))
     own = {*re.findall(r"^(?:def|class) (\w+)", written, re.MULTILINE)}  # by an earlier step, or another recipe
     for module, names in re.findall(r"^ *from (\S+) import ([\w, ]+)", "\n".join(examples(recipe)), re.MULTILINE):
-        found = vars(import_module(module)) if module not in ("__future__", made_there) else names
+        found = vars(import_module(module)) if module not in ("__future__", made_there) else names.split(", ")
         assert not [name for name in names.strip().split(", ") if name not in {*found, *own}], (recipe, module)
 
 

@@ -178,14 +178,14 @@ def test_an_epoch_shows_its_cost_by_tool_and_by_question(console: Client, learne
     shown = text_of(console, learned)
     assert "Success 60.0 % of 20 rollouts" in shown and "Rollouts cost $0.12 2.0 s each, on average" in shown
     assert "the model itself 30 8,500 1.3 s $0.11" in shown and "calc 10 500 100 ms $0.01" in shown
-    assert "Reflection: 3 questions, 2 of 3 groups with both good and bad attempts compared" in shown
+    assert "Reflection: 3 model calls, 2 of 3 groups with both good and bad attempts compared" in shown
     assert "Summary 2 1 1 200 900 ms 3 ms" in shown and "summary: it is empty (1)" in shown
     assert "1 group unused" in shown
 
 
 def test_each_refusal_shows_the_reason_and_its_evidence(console: Client, learned: TrainingRun) -> None:
     shown = text_of(console, learned)
-    assert "Proposals: 1 taken, 2 refused" in shown
+    assert "Proposals: 1 applied, 2 refused" in shown
     assert "it has 41 words; 32 are allowed (1) A long lesson says several things" in shown
     assert "The model named a lesson that does not exist." in shown
     assert "<b>x9</b>" not in html(console.get(f"/jobs/{learned.pk}/?tab=learned"))

@@ -291,7 +291,7 @@ def test_the_pages_estimate_start_and_show_a_measurement(
     costs = survival_plan(operator, release, model="large", pairs=10).costs
     estimate = text_of(console.post(door, values | {"do": "estimate"}))
     assert f"All pairs cost about {money(costs.expected_micros)} by" in estimate
-    assert f"The least limit is {money(costs.least_micros)}:" in estimate
+    assert f"The lowest possible limit is {money(costs.least_micros)}," in estimate
     refused = console.post(door, values | {"model": "small"})
     assert refused.status_code == 400 and "already. Choose another" in html(refused)
     started = console.post(door, values)
