@@ -266,7 +266,7 @@ class UsageFileForm(ServiceForm):
     zone = forms.CharField(
         max_length=60,
         initial="UTC",
-        label="Time zone of its days",
+        label="Time zone of the days",
         help_text="UTC, UTC-8, or a name such as Europe/Berlin. OpenAI, Anthropic and OpenRouter use UTC.",
         widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
     )

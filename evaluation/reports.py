@@ -32,7 +32,7 @@ from training.services.pools import run_pools
 from training.services.run_lessons import library_at_start
 
 LINE_NAMES: Final = {
-    "held_out": "new items",
+    "held_out": "held-out queries",
     "harder_numbers": "harder numbers",
     "unseen_wording": "unseen wording",
     "selection": "selection queries",

@@ -40,6 +40,7 @@ from tests.support.documents import (
     same,
     segments,
 )
+from tests.support.recipes import HOW_TO
 from tests.test_docs import tracked
 
 MAKEFILE = (env.ROOT / "Makefile").read_text(encoding="utf-8")
@@ -149,7 +150,11 @@ def served() -> dict[tuple[str, ...], Any]:
     values = {}
     # ASGI applications of their own.
     in_front = [(one, None) for one in (*INTERFACES, "/v1/models", "/v1/models/<id>", mcp_path.PATH)]
-    for route, view in [*routes([*get_resolver().url_patterns, *websocket_urlpatterns]), *in_front]:
+    # Those of the recipes' own examples, which tests/console/test_recipes.py adds to a site.
+    shown = "".join(path.read_text(encoding="utf-8") for path in HOW_TO.glob("*.md"))
+    examples = [(one, None) for one in re.findall(r'`path\("([\w/-]+)"', shown)]
+    examples += [(f"api/v1/{one}", None) for one in re.findall(r'`router\.register\("([\w-]+)"', shown)]
+    for route, view in [*routes([*get_resolver().url_patterns, *websocket_urlpatterns]), *in_front, *examples]:
         values.setdefault(tuple(ANY if "<" in part else part for part in route.strip("/").split("/")), view)
     return values
 

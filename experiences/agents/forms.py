@@ -166,7 +166,7 @@ class AgentForm(RowForm):
 
     name = forms.CharField(max_length=120, help_text="Name shown in lists.")
     slug = forms.SlugField(
-        max_length=60, required=False, help_text="Its name in addresses and APIs; made from the name if left empty."
+        max_length=60, required=False, help_text="Name in addresses and APIs; made from the name if left empty."
     )
     description = forms.CharField(
         required=False, widget=forms.Textarea(attrs={"rows": 3}), help_text="Purpose of the agent."
@@ -178,9 +178,13 @@ class AgentForm(RowForm):
         " instructions, and ReAct, Autonomous and Multi-agent call tools.",
     )
     runtime = forms.ChoiceField(
-        choices=AgentRuntime.choices, initial=AgentRuntime.ACTION, help_text="Runtime of the agent."
+        choices=AgentRuntime.choices,
+        initial=AgentRuntime.ACTION,
+        help_text="What makes the decisions: a small policy, a language model, or a program of yours over HTTP.",
     )
-    endpoint = forms.ChoiceField(required=False, label="Model endpoint", help_text="Endpoint of its model.")
+    endpoint = forms.ChoiceField(
+        required=False, label="Model endpoint", help_text="Service that runs the agent's model."
+    )
     model = forms.CharField(
         max_length=120, required=False, help_text="Name used by the service; empty: the endpoint's model."
     )
@@ -216,13 +220,13 @@ class AgentForm(RowForm):
     )
     authorization = SealedField(
         max_length=4000,
-        label="Its Authorization header",
+        label="Authorization header of the agent",
         help_text="Sent to that address, e.g. Bearer ... Stored encrypted and never shown again. Empty: keep the"
         " stored one.",
     )
     inject_context = forms.BooleanField(
         required=False,
-        label="Put the context into its calls",
+        label="Add the context to the agent's calls",
         help_text="Only over HTTP, for an agent that can't put the received system text before its own prompt.",
     )
     opted_out = forms.BooleanField(
@@ -233,7 +237,7 @@ class AgentForm(RowForm):
     reward = forms.ChoiceField(
         choices=reward_choices,
         required=False,
-        help_text="Default reward of its jobs.",
+        help_text="Default reward of the agent's jobs.",
     )
     reward_options = PluginOptionsField(rewards, "reward", label="Options of the reward")
     grouped_execution = forms.BooleanField(
@@ -301,7 +305,7 @@ class AgentForm(RowForm):
     )
     ace_monthly_budget_usd = forms.FloatField(required=False, label="Dollars per month for evolution")
     environment = forms.ChoiceField(
-        choices=environment_choices, initial="reasoning_gym", help_text="Source of its queries and tools."
+        choices=environment_choices, initial="reasoning_gym", help_text="Source of the queries and the tools."
     )
     environment_options = PluginOptionsField(environments, "environment", label="Options of the environment")
 

@@ -55,7 +55,7 @@ def test_the_viewer_shows_what_the_agent_saw_did_and_got_back(console: Client, r
     shown = text(console.get(f"/trajectories/{first(run).pk}/"))
     assert "rollout 1 of 4" in shown and "succeeded" in shown
     assert "reward +1.10" in shown.lower() or "Reward +1.10" in shown
-    assert "int_calc" in shown and "saw 4" in shown and "came back 4" in shown
+    assert "int_calc" in shown and "observation 4" in shown and "result 4" in shown
     assert "advantage +1.00" in shown and "probability 50 %" in shown
 
 
@@ -276,7 +276,7 @@ def test_viewer_begins_with_the_models_input_and_ends_with_a_sentence(console: C
     response = console.get(f"/trajectories/{prompted(run).pk}/")
     shown = html(response)
     assert "Where is the reef?</h1>" in shown.replace("\n", "")
-    assert "Expected “Mafia”; it answered “Pemba”." in text(response)
+    assert "Expected “Mafia”; the answer was “Pemba”." in text(response)
     assert shown.index("Initial prompt") < shown.index('id="step-1"')
     assert [(one.role, one.content) for one in response.context["prompt"]] == [
         ("system", "You guide travellers."), ("user", "where?"),

@@ -78,5 +78,5 @@ def test_forms_show_what_their_kind_needs_and_a_verdict_is_whole(
     page.fill("[name=shares]", "ten")
     page.select_option("[name=strategy]", "immediate")
     page.click("button.primary:has-text('Deploy')")
-    assert page.is_visible("[name=shares]") and page.is_visible("text=Give per cents")
+    assert page.is_visible("[name=shares]") and page.is_visible("text=Give percentages")
     assert page.is_hidden("[name=minutes]")

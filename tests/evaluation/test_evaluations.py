@@ -74,7 +74,7 @@ def test_a_finished_run_is_evaluated_on_held_out_queries(learned: TrainingRun) -
     assert success["baseline_low"] <= success["baseline"] <= success["baseline_high"]
     assert learned.verdict["success_rate"] == success["trained"]
     assert run_verdict(learned) == evaluation.report["verdict"]
-    assert "on new items" in run_verdict(learned) and "20 queries" in run_verdict(learned)
+    assert "on held-out queries" in run_verdict(learned) and "20 queries" in run_verdict(learned)
     assert {row["name"]: row["met"] for row in done_criteria(learned)}["Best checkpoint loads"]
     assert EvaluationResult.objects.filter(evaluation=evaluation, line="held_out").count() == 2 * 20
     assert TrajectoryRecord.objects.filter(job_id=evaluation.job_id, line="held_out").count() == 2 * 20 * 2
@@ -133,13 +133,13 @@ def test_an_evaluation_in_which_nothing_could_be_measured_says_so(run: TrainingR
 @pytest.mark.parametrize(
     ("low", "high", "p_value", "tries", "said"),
     [
-        (0.02, 0.10, 0.004, 0, "Better than it by 6.0 points on new items"),
+        (0.02, 0.10, 0.004, 0, "Better than it by 6.0 points on held-out queries"),
         (0.02, 0.10, 0.004, 3, "p = .048, corrected for try 3 on these queries"),
-        (0.02, 0.10, 0.004, 4, "Not enough data on new items"),
+        (0.02, 0.10, 0.004, 4, "Not enough data on held-out queries"),
         (-0.10, -0.02, 0.004, 0, "Worse than it by 6.0 points"),
-        (-0.04, 0.049, 0.5, 0, "No difference that matters on new items, at most 5 points"),
-        (-0.04, 0.051, 0.5, 0, "Not enough data on new items"),
-        (-0.051, 0.04, 0.5, 0, "Not enough data on new items"),
+        (-0.04, 0.049, 0.5, 0, "No difference that matters on held-out queries, at most 5 points"),
+        (-0.04, 0.051, 0.5, 0, "Not enough data on held-out queries"),
+        (-0.051, 0.04, 0.5, 0, "Not enough data on held-out queries"),
     ],
 )
 def test_no_difference_is_claimed_where_the_interval_lies_within_the_margin_alone(
@@ -147,7 +147,7 @@ def test_no_difference_is_claimed_where_the_interval_lies_within_the_margin_alon
 ) -> None:
     success = {"improvement": (low + high) / 2, "low": low, "high": high, "p_value": p_value, "mde": 0.03}
     success |= {"baseline": 0.5, "trained": 0.5, "p_corrected": p_of_try(p_value, tries)}
-    words = verdict_words(success, "new items", 200, "it", tries)
+    words = verdict_words(success, "held-out queries", 200, "it", tries)
     assert said in words.replace("\u00a0", " ")
 
 

@@ -30,7 +30,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         "loss_type", "epsilon", "epsilon_high", "delta", "importance_sampling_level", "num_iterations", "beta",
         "kl_estimator", "use_bias_correction_kl", "entropy_coef", "entropy_coef_failed_group", "mask_truncated",
     ),
-    "Which queries": ("dynamic_sampling", "max_num_gen_batches"),
+    "Query selection": ("dynamic_sampling", "max_num_gen_batches"),
     "Optimiser": ("optimizer", "max_grad_norm", "weight_decay"),
     "Rollouts": ("temperature", "max_steps", "rollout_timeout_seconds", "max_concurrent_rollouts"),
     "Rewards": ("reward", "reward_options", "shaping"),

@@ -16,10 +16,10 @@ from experiences.trajectories.selectors import trajectories_visible
 from training.models import TrainingRun
 
 ORDERS: Final[dict[str, tuple[str, Callable[[FailureGroup], Any]]]] = {
-    "most": ("most frequent", lambda one: -one.n),
-    "latest": ("latest seen", lambda one: -one.last),
-    "new": ("latest begun", lambda one: -one.first),
-    "rising": ("more often first", lambda one: (one.trend != "more often", -one.n)),
+    "most": ("most frequent first", lambda one: -one.n),
+    "latest": ("last seen first", lambda one: -one.last),
+    "new": ("newest reason first", lambda one: -one.first),
+    "rising": ("rising trend first", lambda one: (one.trend != "more often", -one.n)),
 }
 
 

@@ -30,9 +30,9 @@ class SharesField(forms.CharField):
         try:
             found = [float(one.strip(" %")) / 100 for one in text.split(",") if one.strip()]
         except ValueError:
-            raise ValidationError("Give per cents with commas between them, e.g. 10, 25, 50.") from None
+            raise ValidationError("Give percentages with commas between them, e.g. 10, 25, 50.") from None
         if not all(map(math.isfinite, found)):
-            raise ValidationError("Give per cents with commas between them, e.g. 10, 25, 50.")
+            raise ValidationError("Give percentages with commas between them, e.g. 10, 25, 50.")
         return found
 
 
@@ -42,8 +42,8 @@ class CanaryForm(ServiceForm):
     shares = SharesField(
         initial="10, 25, 50",
         required=False,
-        help_text="Of a canary: the per cents of the sessions that it gets, stage by stage; then it gets"
-        " all. Of a shadow: the first is copied.",
+        help_text="Canary: the percentage of sessions in each stage; 100 % follows. Shadow: the first value is the"
+        " percentage that is copied.",
     )
     minutes = forms.FloatField(initial=10, min_value=0, label="Minimum minutes of a stage")
     sessions = forms.IntegerField(initial=50, min_value=1, label="Minimum sessions of the new release in a stage")
@@ -51,7 +51,7 @@ class CanaryForm(ServiceForm):
         initial=10,
         min_value=0,
         label="Minutes for feedback",
-        help_text="Then a session counts as complete; with feedback its reward counts at once.",
+        help_text="After these minutes a session counts as complete. A session with feedback counts at once.",
     )
     margin = forms.FloatField(
         initial=100 * MARGIN,
@@ -65,7 +65,7 @@ class CanaryForm(ServiceForm):
     when_over = forms.ChoiceField(
         choices=[(WhenOver.ASK, "Ask a person"), (WhenOver.PROMOTE, "Continue automatically")],
         required=False,
-        label="When these hours are over",
+        label="After the maximum hours",
     )
 
     @classmethod
@@ -190,7 +190,7 @@ class EditsForm(ServiceForm):
         required=False, min_value=0, max_value=MOST_A_MONTH, label="Maximum small edits per month"
     )
     monthly_usd = forms.FloatField(
-        required=False, min_value=0, max_value=MOST_USD, label="Dollars a month for suites of the gate"
+        required=False, min_value=0, max_value=MOST_USD, label="Monthly budget for suites of the gate, in dollars"
     )
 
     def values(self) -> dict[str, Any]:

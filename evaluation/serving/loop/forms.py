@@ -20,35 +20,33 @@ class LoopForm(CanaryForm):
 
     on = forms.BooleanField(
         required=False,
-        label="On",
-        help_text="Turns start automatically, with the rights of the person who switched this on.",
+        label="Automatic turns",
+        help_text="Turns start automatically, with the permissions of the person who enables this.",
     )
     after_traces = forms.IntegerField(
         required=False,
         min_value=1,
         max_value=10_000_000,
-        label="New traces that start a turn",
+        label="Start after so many new traces",
         help_text="Empty: no turn by traces.",
     )
     judged_only = forms.BooleanField(required=False, label="Only traces with feedback count")
-    daily = forms.BooleanField(required=False, label="Every day at 02:00 UTC")
-    on_drift = forms.BooleanField(required=False, label="When production gets worse")
+    daily = forms.BooleanField(required=False, label="Start every day at 02:00 UTC")
+    on_drift = forms.BooleanField(required=False, label="Start when production gets worse")
     monthly_usd = forms.FloatField(
         min_value=0,
         max_value=1_000_000,
-        label="Dollars a month",
+        label="Monthly budget in dollars",
         help_text="For the jobs, proofs and suite runs of all turns.",
     )
     least_rows = forms.IntegerField(min_value=3, max_value=10_000, label="Minimum rows to learn from")
     review = forms.ChoiceField(choices=RowReview.choices, label="Review")
     preset = forms.ChoiceField(choices=[(name, one.title) for name, one in PRESETS.items()], label="Preset of the jobs")
-    config = OptionsField(required=False, label="Settings of its jobs", help_text="JSON: changes from the preset.")
+    config = OptionsField(required=False, label="Settings of the jobs", help_text="JSON: changes from the preset.")
     environment_options = OptionsField(
-        required=False, label="Options of its jobs", help_text="JSON: options of the rollouts, e.g. tools."
+        required=False, label="Options of the jobs", help_text="JSON: options of the rollouts, e.g. tools."
     )
-    strategy = forms.ChoiceField(
-        choices=[(one.value, one.label) for one in STRATEGIES], label="Strategy of its releases"
-    )
+    strategy = forms.ChoiceField(choices=[(one.value, one.label) for one in STRATEGIES], label="Deployment strategy")
     field_order = (
         "on", "after_traces", "judged_only", "daily", "on_drift", "monthly_usd", "least_rows", "review", "preset",
         "config", "environment_options", "strategy", *CANARY_FIELDS,

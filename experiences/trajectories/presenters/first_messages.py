@@ -58,7 +58,7 @@ def verdict_sentence(row: TrajectoryRecord, last: Mapping[str, Any] | None) -> s
     """Expected against answered; "" where neither is known."""
     expected = evidence_of(row).get("expected")
     answered = answered_by(row, [last] if last else [])
-    answer = f"it answered {_short(answered)}" if answered not in (None, "") else "it gave no answer"
+    answer = f"the answer was {_short(answered)}" if answered not in (None, "") else "there was no answer"
     if expected in (None, ""):
         return f"{answer[0].upper()}{answer[1:]}." if answered not in (None, "") else ""
     return f"Expected {_short(expected)}; {answer}."
