@@ -11,6 +11,7 @@ from agentcore_site.views import (
     audit,
     documents,
     encryption,
+    guide,
     invitation,
     notices,
     overview,
@@ -37,6 +38,8 @@ handler500 = "agentcore_site.views.errors.server_error"
 console = [
     path("", overview.overview, name="overview"),
     path("overview/workers/", overview.workers, name="workers"),
+    path("get-started/", guide.get_started, name="get_started"),
+    path("get-started/hide/", guide.hide, name="guide_hide"),
     path("search/", search.search, name="search"),
     path("search/palette/", search.palette, name="palette"),
     path("sign-in/", session.SignIn.as_view(), name="sign_in"),

@@ -87,9 +87,9 @@ UNSAFE = METHODS_OF_HTTP[1:]
 SECRETS = ("Zanzibar", "question 1:", "-iter2", "swahili-numbers", "olivia", "Acme")
 
 # Changes what is the person's own alone, whose organisation they belong to or not.
-OWN = {"notices/read/", "jobs/columns/"}
-# Makes an agent of one's own organisation, after which one launches jobs of it: tests/console/test_first_steps.py.
-OWN_AGENT = {"agents/demo/"}
+OWN = {"notices/read/", "jobs/columns/", "get-started/hide/"}
+# Make an agent or a dataset of the person's own organisation: tests/console/test_first_steps.py.
+OWN_ROW = {"agents/demo/", "datasets/sample/"}
 # What a POST to a console page needs; the others only show.
 CONSOLE_WRITES = {
     "views/save/": "view",
@@ -115,6 +115,8 @@ CONSOLE_WRITES = {
     "notices/settings/": "view",
     "agents/new/": "agent.edit",
     "agents/demo/": "agent.edit",
+    "get-started/hide/": "view",
+    "datasets/sample/": "dataset.edit",
     "agents/<uuid:agent_id>/edit/": "agent.edit",
     "agents/<uuid:agent_id>/archive/": "agent.edit",
     "experiences/<uuid:experience_id>/edit/": "agent.edit",
@@ -715,7 +717,7 @@ def leaks(response: Any) -> list[str]:
 
 def test_each_named_address_is_there() -> None:
     rest = {f"api/v1/{route}" for _, route in REST_WRITES}
-    named = PUBLIC | SHARED | INVITED | OWN | OWN_AGENT | set(READS) | set(CONSOLE_WRITES) | rest
+    named = PUBLIC | SHARED | INVITED | OWN | OWN_ROW | set(READS) | set(CONSOLE_WRITES) | rest
     assert named - set(all_routes()) == set(), "an address that is gone: take it out of the table"
 
 
@@ -817,7 +819,7 @@ def test_a_stranger_of_another_organisation_learns_and_changes_nothing(
     session.force_login(charlie)
     before = snapshot()
     for route in one_in(3, all_routes()):
-        if route in PUBLIC | OWN_AGENT or of_admin(route):
+        if route in PUBLIC | OWN_ROW or of_admin(route):
             continue
         path = address(route, values)
         body = {"agent_id": str(values["agent_id"]), "agent": "router-7", "training_job_id": str(values["job_id"])}

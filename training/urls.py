@@ -26,6 +26,7 @@ urlpatterns = [
     path("jobs/<uuid:job_id>/comments/<uuid:comment_id>/remove/", notes.uncomment, name="comment_remove"),
     path("datasets/", datasets.datasets, name="datasets"),
     path("datasets/new/", datasets.new, name="dataset_new"),
+    path("datasets/sample/", datasets.sample, name="dataset_sample"),
     path("datasets/preview/", datasets.preview_file, name="dataset_preview"),
     path("datasets/annotated/", annotated.new, name="annotated_new"),
     path("datasets/<uuid:dataset_id>/", datasets.dataset, name="dataset"),

@@ -66,6 +66,7 @@ ADMINISTRATION: Final = (
 )
 # Entries of the command palette besides the menu: pages that create something.
 ACTIONS: Final = (
+    Entry("Get started", "get_started", "", "", needs="agent.edit"),
     Entry("Launch training", "training:launch", "", "", needs="run.start"),
     Entry("Upload a dataset", "training:dataset_new", "", "", needs="dataset.edit"),
     Entry("New agent", "experiences:agent_new", "", "", needs="agent.edit"),

@@ -31,6 +31,7 @@ class RowPages:
     reads: ClassVar[tuple[Callable[[Actor], QuerySet[Any]], Callable[[Actor, Any], Any]]]
     writes: ClassVar[tuple[Callable[..., Any], Callable[..., Any], Callable[[Actor, Any], Any]]]
     columns: ClassVar[Columns | None] = None
+    prefilled: ClassVar[tuple[str, ...]] = ()  # fields that an address may fill in a new row's form
     searched: ClassVar[tuple[str, ...]] = ("name",)
     sorts = (Sort("name", "name", "name", descending=False), Sort("newest", "newest first", "created_at"))
     readable = False  # whether members without the right see the form
@@ -59,7 +60,9 @@ class RowPages:
 
     def _new(self, request: HttpRequest, actor: Actor) -> HttpResponse:
         require(actor, self.right, current_organization(actor))
-        form = self.form(sent(request), **self.form_options(actor))
+        given = dict(zip(self.prefilled, query_params(request, *self.prefilled), strict=True))
+        initial = {name: value for name, value in given.items() if value}
+        form = self.form(sent(request), initial=initial, **self.form_options(actor))
         if made := form.applied(self.writes[0], actor):
             messages.success(request, self.notices[0].format(made.name))
             return redirect(self.addresses[1], made.pk)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
 from django.db.models import Count, Q
 from django.http import HttpRequest, HttpResponse
@@ -11,11 +10,11 @@ from django.shortcuts import render
 from django.utils import timezone
 
 from agentcore_site.console.pages import page
-from agentcore_site.first_steps import first_steps
 from agentcore_site.jobs.models import Job, Status
 from agentcore_site.jobs.selectors import jobs_visible
 from agentcore_site.jobs.workers import workers_seen
 from agentcore_site.tenancy.actors import Actor
+from agentcore_site.views.guide import guide_shown
 from budgets.alerts.delivery import subject
 from budgets.selectors import alerts_standing
 from experiences.models.agent_lookup import agents_visible
@@ -47,19 +46,9 @@ def overview(request: HttpRequest, actor: Actor) -> HttpResponse:
         "n_running": runs_visible(actor).filter(job__status__in=(Status.RUNNING, Status.QUEUED)).count(),
         "gains": gains_by_agent(agents, limit=SHOWN),
         "n_agents": agents.count(),
-        **_first_steps(actor),
+        **guide_shown(request, actor),
     }
     return render(request, "agentcore_site/overview.html", context)
-
-
-def _first_steps(actor: Actor) -> dict[str, Any]:
-    """The way to the first job, while it was not launched, for those who can go a part of it."""
-    membership = next(iter(actor.memberships.values()), None)
-    if membership is None or not actor.may("agent.edit", membership.organization_id):
-        return {}
-    steps = first_steps(actor, membership.organization)
-    to_do = [step for step in steps if not step.done]
-    return {"steps": steps, "steps_done": len(steps) - len(to_do), "next_step": to_do[0] if to_do else None}
 
 
 @page

@@ -9,7 +9,6 @@ from typing import Final
 from django.http import HttpRequest
 
 COOKIE: Final = "jobs_without"  # the columns that are left out: a new column is shown
-COOKIE_AGE: Final = 400 * 86_400  # seconds: as long as browsers keep one
 NAMES: Final = {
     "status": "Status",
     "success": "Success",

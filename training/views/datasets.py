@@ -23,6 +23,7 @@ from experiences.models.trajectories import DatasetOrigin
 from training.data.forms import PREVIEWED, DatasetForm, UploadForm
 from training.data.kept_checks import checks_of
 from training.data.mapping import ColumnMapping
+from training.data.sample import SAMPLE, sample_rows
 from training.data.uploads import preview, read_rows, shown_cell
 from training.presenters.dataset_files import DatasetOut, dataset_file
 from training.selectors.runs import runs_visible
@@ -81,6 +82,16 @@ def new(request: HttpRequest, actor: Actor) -> HttpResponse:
     back = reverse("training:dataset", args=[before.pk]) if before is not None else reverse("training:datasets")
     context = {"form": form, "before": before, "back": back}
     return render(request, "training/dataset_new.html", context, status=form.status)
+
+
+@post_page
+def sample(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """The sample data become a dataset, for people who have none at hand."""
+    made = dataset_create(
+        actor, name="Sample: support messages", rows=sample_rows(), origin=DatasetOrigin.FILE, origin_detail=SAMPLE.name
+    )
+    messages.success(request, f"{made.name} has {made.size:,} queries. The correct answers follow a shop's own rules.")
+    return redirect("training:dataset", dataset_id=made.pk)
 
 
 @post_page

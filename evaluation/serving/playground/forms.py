@@ -14,7 +14,6 @@ from evaluation.serving.playground.candidates import Candidate, Candidates
 from evaluation.serving.playground.services import MOST, TrialQuestion
 
 LONGEST: Final = 100_000  # characters of a text
-LEAST: Final = 2  # candidates of a run
 
 
 class CandidateField(forms.ChoiceField):
@@ -58,12 +57,12 @@ class QuestionForm(ServiceForm):
 
 
 class PlaygroundForm(QuestionForm):
-    """``offered``: what can be chosen. The first two candidates are required."""
+    """``offered``: what can be chosen. The first candidate is required."""
 
     def __init__(self, *args: Any, offered: Candidates, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         for place in range(1, MOST + 1):
-            needed = place <= LEAST
+            needed = place == 1
             self.fields[f"candidate_{place}"] = CandidateField(
                 choices=[("", "Choose one" if needed else "None"), *offered.choices],
                 required=needed,

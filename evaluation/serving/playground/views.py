@@ -1,4 +1,4 @@
-"""The playground: one question to two to four candidates, side by side."""
+"""The playground: one question to up to four candidates, side by side."""
 
 from __future__ import annotations
 

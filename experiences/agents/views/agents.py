@@ -41,6 +41,8 @@ class AgentPages(RowPages):
     reads = (agents_visible, agent_get)
     writes = (agent_create, agent_update, agent_archive)
 
+    prefilled = ("environment", "runtime", "endpoint")
+
     def form_options(self, actor: Actor) -> dict[str, Any]:
         return {"actor": actor}
 

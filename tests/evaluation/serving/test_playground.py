@@ -138,9 +138,10 @@ def test_words_of_a_service_that_refuses_are_shown_without_personal_data(
 def test_what_was_typed_stays_and_what_is_wrong_is_said(agent: Agent, adam: Any, client: Client) -> None:
     client.force_login(adam)
     endpoint = ModelEndpoint.objects.get()
-    one = posted(client, candidate_1=f"agent:{agent.pk}", system="As before.")
-    assert one.status_code == 400 and "This field is required" in html(one)
-    assert QUESTION in html(one) and "As before." in html(one)
+    none = posted(client, candidate_2=f"agent:{agent.pk}", system="As before.")
+    assert none.status_code == 400 and "This field is required" in html(none)
+    assert QUESTION in html(none) and "As before." in html(none)
+    assert posted(client, candidate_1=f"agent:{agent.pk}").status_code == 200, "one candidate is enough"
     Agent.objects.update(endpoint=None)
     endpoint_archive(Actor(adam), endpoint)
     gone = posted(client, candidate_1=f"model:{endpoint.pk}", candidate_2=f"agent:{agent.pk}")
