@@ -17,6 +17,7 @@ from django.views.decorators.http import require_http_methods
 
 from agentcore_site.console.address import own_address
 from agentcore_site.console.pages import post_page, secret_page
+from agentcore_site.identity.first_account import has_accounts
 from agentcore_site.identity.passkeys import has_passkey, passkeys_are_on
 from agentcore_site.identity.second_factor import WRONG, enrolment_confirm, enrolment_of, qr_code, secret_of
 from agentcore_site.lib.errors import Invalid
@@ -50,7 +51,11 @@ class SignIn(LoginView):
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         provider = settings.OIDC_NAME if is_on() else ""
-        return super().get_context_data(**kwargs) | {"provider": provider, "passkeys": passkeys_are_on()}
+        return super().get_context_data(**kwargs) | {
+            "provider": provider,
+            "passkeys": passkeys_are_on(),
+            "empty": not has_accounts(),
+        }
 
     def form_invalid(self, form: forms.Form) -> HttpResponse:
         response = super().form_invalid(form)  # type: ignore[arg-type]

@@ -69,7 +69,7 @@ PUBLIC = {
 # Read-only pages for holders of a link; with another token they are not there.
 SHARED = {"shared/<str:token>/", "shared/<str:token>/status/", "shared/<str:token>/series/"}
 # For the holder of the link in a mail; see tests/tenancy/test_people.py.
-INVITED = {"invitations/<str:token>/", "password/<str:person>/<str:token>/"}
+INVITED = {"invitations/<str:token>/", "password/<str:person>/<str:token>/", "first-account/<str:token>/"}
 # For services: keys and tokens with a scope of their own; see tests/experiences/playbooks/test_ace.py.
 INTERNAL = {route for route in all_routes() if route.startswith("internal/")}
 # All that remains is for people who signed in.

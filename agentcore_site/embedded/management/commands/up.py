@@ -120,6 +120,8 @@ class Command(BaseCommand):
                 scheme = "https" if settings.TLS_CERT_FILE else "http"
                 here = f"{scheme}://{options['bind']}:{port}"
                 self.say(f"console: {settings.PUBLIC_URL or here}{settings.SUB_PATH}/", sys.stdout)
+                if role == ALL and not any(options[one] for one in DEMOS):
+                    self._say_first_account(here)
             last_line, status = self._stay(stack, options, stopping, port)
         except (CannotStart, env.BadEnvironment) as error:
             raise CommandError(str(error)) from error
@@ -142,6 +144,14 @@ class Command(BaseCommand):
 
     def say(self, message: str, stream: Any = None) -> None:
         print(f"[up] {message}", file=stream or sys.stderr, flush=True)
+
+    def _say_first_account(self, site: str) -> None:
+        """Prints the link to the first account where there is none."""
+        done = self._ran("first_account")
+        if done.returncode == 0:
+            link = done.stdout.strip()
+            link = f"{site}{link}" if link.startswith("/") else link
+            self.say(f"no account yet; make the first one, within a day: {link}", sys.stdout)
 
     # -- starting --------------------------------------------------------------------------------------------------
 
