@@ -109,8 +109,8 @@ class Guide:
             return FirstStep(title, True, "The site's own endpoint is set.")
         if self.agent is None and self.endpoint is None:
             text = (
-                "The address of a provider or of your own server, and its key. Without a key, take the demo agent, or"
-                " choose a model of our own when you make an agent: both run on this server."
+                "The address of a provider or of your own server, and its key. Without a key, create the demo agent, or"
+                " choose a model of our own when you create an agent: both run on this server."
             )
             step = self._open("endpoint.edit", title, text, "Add an endpoint", "experiences:endpoint_new")
             return replace(step, instead="demo")
@@ -165,11 +165,11 @@ class Guide:
         return tests.exists()
 
     def _agent(self) -> FirstStep:
-        title = "Make an agent"
+        title = "Create an agent"
         if self.agent is not None:
             return FirstStep(title, True, f"{self.agent.name}, in the environment {self.agent.environment}.")
         text = "An agent has instructions and a model. Its environment asks it queries, and says how well it did."
-        step = self._open("agent.edit", title, text, "Make an agent", "experiences:agent_new")
+        step = self._open("agent.edit", title, text, "Create an agent", "experiences:agent_new")
         if self.endpoint is None:
             return step
         return _with(step, environment=OF_DATASET, runtime=AgentRuntime.LLM, endpoint=self.endpoint.pk)

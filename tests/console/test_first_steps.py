@@ -25,11 +25,11 @@ from tests.support.rows import checkpoint_of_run, lived_run
 from training.data.sample import sample_rows
 
 pytestmark = pytest.mark.django_db
-TITLES = ["Connect a model", "Try it", "Make an agent", "Bring data", "Launch", "Read the result", "Release"]
+TITLES = ["Connect a model", "Try it", "Create an agent", "Bring data", "Launch", "Read the result", "Release"]
 
 
 def steps_of(client: Client, address: str = "/") -> dict[str, bool]:
-    """Which steps are done, as the page says it, by their titles."""
+    """By title, whether a step is done, as the page shows it."""
     return steps_in(html(client.get(address)))
 
 

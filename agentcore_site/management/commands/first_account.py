@@ -17,4 +17,6 @@ class Command(BaseCommand):
         path = first_account_path()
         if not path:
             raise CommandError("This site has an account. Its admins invite others on the page People.")
+        if not settings.PUBLIC_URL:
+            self.stderr.write("Open this path at the console's address:")
         self.stdout.write(f"{settings.PUBLIC_URL}{path}")
