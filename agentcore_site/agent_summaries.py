@@ -112,7 +112,7 @@ class AgentSummary:
         """This month's return, in plain words."""
         one = self.returned
         if one is None or one.multiple is None:
-            return "This month's return is not known: nothing was paid for learning, or no saving was measured."
+            return "This month's return on investment is not known: nothing was paid for learning, or no saving was measured."
         interval = ""
         if one.multiple.low is not None and one.multiple.high is not None:
             interval = f", between {figure(one.multiple.low, 2)} and {figure(one.multiple.high, 2)}"
@@ -126,7 +126,7 @@ class AgentSummary:
     @property
     def live(self) -> str:
         """In plain words."""
-        here = f"Release {self.release} answers its users" if self.release is not None else "Nothing is live"
+        here = f"Release {self.release} is in production" if self.release is not None else "No release is in production"
         if self.coming is None:
             return f"{here}."
         number, share = self.coming

@@ -237,8 +237,8 @@ class SettingsForm(RowForm):
     )
     most_per_minute = DollarsField(
         required=False,
-        label="Dollars a minute",
-        help_text="Maximum cost of all calls per minute. Further calls wait. Empty: not limited.",
+        label="Maximum dollars per minute",
+        help_text="For all calls together. Further calls wait. Empty: not limited.",
     )
 
     @classmethod

@@ -75,21 +75,21 @@ class EndpointForm(RowForm):
     kind = forms.ChoiceField(choices=EndpointKind.choices, help_text="API of the endpoint.")
     base_url = forms.CharField(
         max_length=300,
-        label="Address",
-        help_text="Address without /chat/completions, e.g. https://api.openai.com/v1 or http://127.0.0.1:11434/v1.",
+        label="Base URL",
+        help_text="Without /chat/completions, e.g. https://api.openai.com/v1 or http://127.0.0.1:11434/v1.",
     )
     model = forms.CharField(max_length=120, required=False, help_text="Default for agents without a model.")
     api_key = SealedField(
-        label="Key",
+        label="API key",
         help_text="Stored encrypted and never shown again. Empty: keep the stored key.",
     )
     purpose_keys = forms.CharField(
         required=False,
         max_length=20_000,
-        label="Keys by purpose",
+        label="API keys by purpose",
         widget=forms.Textarea(attrs={"rows": 2, "autocomplete": "off", "spellcheck": "false", "class": "code"}),
-        help_text=f"A line each, e.g. training=sk-..., of {', '.join(PURPOSES)}. Calls of that purpose send it in place"
-        " of the key above. Stored encrypted; training= keeps the stored key, and a line that is left out removes it.",
+        help_text=f"One per line, e.g. training=sk-..., for {', '.join(PURPOSES)}. Calls of that purpose send this key"
+        " instead. Stored encrypted; training= keeps the stored key, and a line that is left out removes it.",
     )
     gateway_key = SealedField(
         label="Portkey key",

@@ -46,7 +46,7 @@ def done(n: int) -> dict[str, bool]:
 def test_an_empty_organisation_sees_the_way_in_the_place_of_cards_that_say_nothing(console: Client) -> None:
     assert steps_of(console) == done(0)
     shown = html(console.get("/"))
-    for nothing in ("Action required", "No job runs", "Nothing is proven yet"):
+    for nothing in ("Action required", "No job is running", "Nothing is proven yet"):
         assert nothing not in shown
     assert "Admins may do this." in shown, "an operator adds no endpoint"
 

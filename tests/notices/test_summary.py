@@ -82,7 +82,7 @@ def test_an_unproven_gain_is_marked_as_unproven(agent: Agent, proven: TrainingRu
     TrainingRun.objects.filter(pk=proven.pk).update(verdict=VERDICT | {"improvement": 0.01, "low": -0.05, "high": 0.07})
     [one] = agent_summaries([agent])
     assert one.gains[0].sentence == "No difference is proven: between −5.0 and +7.0 of 100 queries."
-    assert one.per_1000_micros is None and one.live == "Nothing is live."
+    assert one.per_1000_micros is None and one.live == "No release is in production."
 
 
 def test_the_summary_has_the_latest_measured_gains_of_an_agent(operator: Actor, agent: Agent) -> None:
@@ -164,7 +164,11 @@ def test_a_digest_comes_once_a_week_in_the_persons_morning_though_several_beats_
     assert mails_send() == 1
     [sent] = mail.outbox
     assert sent.to == [stella.email] and "Gets 18.2 more of 100 queries right" in sent.body
-    assert "A job failed on Thursday." in sent.body and "Nothing is live." in sent.body and "/summary/" in sent.body
+    assert (
+        "A job failed on Thursday." in sent.body
+        and "No release is in production." in sent.body
+        and "/summary/" in sent.body
+    )
     NoticePreferences.objects.update(digest_week="2020-W01")
     stella.memberships.all().delete()
     assert digests.digests_queue() == 0  # who left is sent nothing

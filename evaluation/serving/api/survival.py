@@ -48,7 +48,7 @@ class SurvivalIn(Strict):
         min_value=0.0001,
         max_value=MOST_BUDGET_USD,
         default=DEFAULT_BUDGET_USD,
-        help_text="The limit: when it is used up, what was played is reported.",
+        help_text="The limit: when it is reached, the pairs that are done are reported.",
     )
     pairs = serializers.IntegerField(min_value=1, max_value=MOST_PAIRS, default=DEFAULT_PAIRS)
 

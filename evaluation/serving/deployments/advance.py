@@ -42,7 +42,7 @@ SCORED_WITHIN: Final = timedelta(seconds=30)  # then a session is settled withou
 WORDS: Final = {
     "failures": "fails more often",
     "reward": "earns less",
-    "safety": "has more findings of safety",
+    "safety": "has more safety findings",
     "session_failures": "fails more often in the course of a session",
     "session_reward": "earns less in the course of a session",
 }

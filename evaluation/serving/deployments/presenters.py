@@ -22,7 +22,7 @@ from evaluation.serving.monitoring.non_inferiority import NonInferiority, NoWors
 TITLES: Final = {
     "failures": "Failed requests",
     "reward": "Reward",
-    "safety": "Requests with findings of safety",
+    "safety": "Requests with safety findings",
     "session_failures": "Failed requests of a whole session",
     "session_reward": "Reward of a whole session",
     "cost": "Cost",
@@ -100,7 +100,7 @@ class NoWorseRow(NamedTuple):
 
     @property
     def words(self) -> str:
-        return "shown" if self.shown else f"not shown yet: evidence {self.e_value:,.2f} of {1 / ALPHA:.0f}"
+        return "shown" if self.shown else f"not shown yet (evidence {self.e_value:,.2f} of {1 / ALPHA:.0f})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ def sentence_of(deployment: Deployment) -> str:
     if deployment.state == DeploymentState.DONE:
         return f"{name} got all of the traffic."
     if deployment.state == DeploymentState.ROLLED_BACK:
-        return f"{name} was rolled back: {deployment.reason}"
+        return f"{name} was rolled back. {deployment.reason}"
     if deployment.state == DeploymentState.STOPPED:
         return f"{name} answered copies of requests as a shadow; it was stopped."
     paused = " It is paused and does not advance." if deployment.state == DeploymentState.PAUSED else ""

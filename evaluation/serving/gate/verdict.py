@@ -119,14 +119,14 @@ class GateVerdict:
 
     @property
     def sentence(self) -> str:
-        """Why it may go out, or why it may not."""
+        """Why the release may be deployed, or why it may not."""
         failed = [finding for finding in self.findings if not finding.passed]
         if not self.findings:
-            return "It may go out: this agent's releases need no check."
+            return "The release may be deployed: the agent's gate has no checks."
         if not failed:
-            return f"It may go out: it passed {counted(len(self.findings), 'check')}."
+            return f"The release may be deployed: it passed {counted(len(self.findings), 'check')}."
         further = f"; {len(failed) - 1} more of {len(self.findings)} checks failed" if len(failed) > 1 else ""
-        return f"It may not go out: {failed[0].sentence}{further}."
+        return f"The release may not be deployed: {failed[0].sentence}{further}."
 
     def as_json(self) -> dict[str, Any]:
         return {"passed": self.passed, "sentence": self.sentence, "findings": [asdict(one) for one in self.findings]}

@@ -25,7 +25,7 @@ class KeyForm(ServiceForm):
         help_text="Program that uses the key.",
         widget=forms.TextInput(attrs={"autocomplete": "off", "placeholder": "CI"}),
     )
-    scopes = forms.MultipleChoiceField(label="It may", widget=forms.CheckboxSelectMultiple)
+    scopes = forms.MultipleChoiceField(label="Scopes", widget=forms.CheckboxSelectMultiple)
     days = forms.IntegerField(
         min_value=1,
         max_value=MAX_DAYS,
@@ -36,7 +36,7 @@ class KeyForm(ServiceForm):
     addresses = forms.CharField(
         required=False,
         max_length=4_000,
-        help_text="From which alone it may be used, one a line: 192.0.2.7 or 10.0.0.0/8. Empty: from everywhere.",
+        help_text="IP addresses and networks that may use the key, one per line: 192.0.2.7 or 10.0.0.0/8. Empty: all.",
         widget=forms.Textarea(attrs={"rows": 2, "spellcheck": "false", "class": "code"}),
     )
     per_minute = forms.IntegerField(

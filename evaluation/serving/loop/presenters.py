@@ -61,7 +61,7 @@ def sentence_of_turn(turn: LoopTurn) -> str:
     if turn.state == TurnState.DONE:
         gain = turn.gain.get("improvement")
         proven = f", better by {100 * gain:.1f} points on held-out queries" if gain is not None else ""
-        return f"Its release serves{proven}."
+        return f"The release is in production{proven}."
     if turn.state == TurnState.STOPPED:
         return f"Stopped at {TurnState(turn.reached).label.lower()}: {turn.reason}"
     waits = f", waits for {turn.waits_for}" if turn.waits_for else ""

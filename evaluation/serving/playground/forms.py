@@ -35,17 +35,15 @@ class QuestionForm(ServiceForm):
         label="System message",
         help_text="Sent before the question, after each candidate's own prompt. Empty: none.",
     )
-    max_tokens = forms.IntegerField(
-        min_value=1, max_value=32_768, initial=1_024, label="Longest answer, tokens", help_text="Of each answer."
-    )
+    max_tokens = forms.IntegerField(min_value=1, max_value=32_768, initial=1_024, label="Maximum tokens per answer")
     limit_usd = forms.DecimalField(
         min_value=Decimal("0.0001"),
         max_value=Decimal(100),
         max_digits=9,
         decimal_places=4,
         initial=Decimal("0.50"),
-        label="Limit of each answer, dollars",
-        help_text="No call begins that could pass it. The budgets of organisation and agent hold as well.",
+        label="Maximum cost per answer, in dollars",
+        help_text="A call that could exceed the limit is not made. The budgets of organisation and agent apply too.",
     )
     run = forms.CharField(max_length=500, widget=forms.HiddenInput)
 
@@ -74,7 +72,7 @@ class PlaygroundForm(QuestionForm):
                 required=False,
                 widget=forms.Textarea(attrs={"rows": 4}),
                 label=f"Prompt of candidate {place}",
-                help_text="In place of its own system prompt. Empty: its own, which a model does not have.",
+                help_text="Replaces the system prompt. Empty: the agent's own prompt, or none for a plain model.",
             )
 
     @property

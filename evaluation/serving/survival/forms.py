@@ -33,13 +33,13 @@ class SurvivalForm(ServiceForm):
         max_value=MOST_BUDGET_USD,
         initial=DEFAULT_BUDGET_USD,
         label="Maximum cost, in dollars",
-        help_text="When it is used up, what was played is reported.",
+        help_text="When the limit is reached, the pairs that are done are reported.",
     )
     pairs = forms.IntegerField(
         min_value=1,
         max_value=MOST_PAIRS,
         initial=DEFAULT_PAIRS,
-        label="Pairs of plays",
+        label="Pairs of rollouts",
         help_text="More pairs give shorter intervals.",
     )
 

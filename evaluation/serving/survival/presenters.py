@@ -35,7 +35,7 @@ class SurvivalLessonOut(serializers.Serializer[Any]):
     effect = serializers.FloatField(help_text="On the reward.")
     low = serializers.FloatField(allow_null=True, help_text="Of the interval for all lessons at once, with 95 %.")
     high = serializers.FloatField(allow_null=True)
-    pairs = serializers.IntegerField(help_text="Pairs of plays that measured it.")
+    pairs = serializers.IntegerField(help_text="Pairs of rollouts that measured the lesson.")
 
 
 class SurvivalRow(Shape):

@@ -179,7 +179,7 @@ def test_a_canary_whose_answers_have_safety_findings_is_taken_back(operator: Act
     )
     assert traffic(deployment, 400, failing=(0.0, 0.0), unsafe=True) < 100
     assert deployment.state == "rolled_back" and serves(deployment.agent) == releases[0]
-    assert "has more findings of safety" in deployment.reason
+    assert "has more safety findings" in deployment.reason
 
 
 def test_a_canary_that_always_fails_is_taken_back_at_once(operator: Actor, releases: list[Release]) -> None:
@@ -370,7 +370,7 @@ def test_the_gate_refuses_in_a_sentence_and_an_admin_may_override_the_gate(
     second = releases[1]
     serving_change(operator, agent, fallbacks=[], while_away_usd=0, gate=GateRule({"coding": 0.8}))
     with pytest.raises(
-        Conflict, match=r"The gate refuses\. It may not go out: suite coding was not run with it; 1 more"
+        Conflict, match=r"The gate refuses\. The release may not be deployed: suite coding was not run with it; 1 more"
     ):
         deployment_start(operator, second, strategy="immediate")
     with pytest.raises(Forbidden, match="Only an admin"):
@@ -388,7 +388,11 @@ def test_a_second_person_approves_a_release(operator: Actor, adam: Any, releases
     with pytest.raises(Conflict, match="You made this release"):
         release_approve(operator, second)
     release_approve(Actor(adam), second)
-    assert deployment_start(operator, second, strategy="canary").verdict["sentence"].startswith("It may go out")
+    assert (
+        deployment_start(operator, second, strategy="canary")
+        .verdict["sentence"]
+        .startswith("The release may be deployed")
+    )
 
 
 def test_a_session_keeps_its_arm_and_arms_have_their_stated_shares() -> None:

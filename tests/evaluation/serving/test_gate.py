@@ -92,7 +92,7 @@ GOOD = GateInputs(
 
 def test_release_may_go_out_where_every_check_passed() -> None:
     verdict = decide(RULE, GOOD)
-    assert verdict.passed and verdict.sentence == "It may go out: it passed 7 checks."
+    assert verdict.passed and verdict.sentence == "The release may be deployed: it passed 7 checks."
     stored = json.loads(json.dumps(verdict.as_json()))
     assert [one["check"] for one in stored["findings"]] == [
         "suite support", "no worse on support", "safety", "better", "cost", "latency", "approval",
@@ -135,7 +135,7 @@ def test_one_sentence_says_why_a_release_may_not_be_deployed(change: dict[str, A
 
 def test_further_reasons_are_counted() -> None:
     verdict = decide(RULE, replace(GOOD, safety=None, approved_by=""))
-    assert verdict.sentence == "It may not go out: its safety was not probed; 1 more of 7 checks failed."
+    assert verdict.sentence == "The release may not be deployed: its safety was not probed; 1 more of 7 checks failed."
 
 
 def test_an_equal_candidate_passes_where_no_gain_is_required() -> None:
@@ -147,7 +147,7 @@ def test_an_equal_candidate_passes_where_no_gain_is_required() -> None:
 
 def test_nothing_is_asked_by_an_empty_rule() -> None:
     verdict = decide(GateRule({}, safety=False), GateInputs())
-    assert verdict.passed and verdict.sentence == "It may go out: this agent's releases need no check."
+    assert verdict.passed and verdict.sentence == "The release may be deployed: the agent's gate has no checks."
 
 
 def test_suites_in_which_no_query_was_answered_by_both_compare_nothing() -> None:
@@ -398,7 +398,7 @@ def test_an_agent_without_a_rule_of_its_own_needs_a_safety_probe_where_the_agent
 ) -> None:
     release = release_make(operator, agent)
     assert rule_of(agent) == GateRule(safety=True, most_unsafe=MOST_UNSAFE)
-    assert verdict_of(release, None).sentence == "It may not go out: its safety was not probed."
+    assert verdict_of(release, None).sentence == "The release may not be deployed: its safety was not probed."
     agent.runtime = "action"
     assert rule_of(agent) == GateRule(safety=False, most_unsafe=MOST_UNSAFE)
 

@@ -180,7 +180,9 @@ def test_the_gate_has_its_suites_run_once_and_its_sentence_ends_the_turn(operato
     again = at_gate(operator, agent, first)
     suite_run_stored(operator, first, safe=5)
     again = ticked(again)
-    assert again.state == "stopped" and again.reason.startswith("It may not go out: it failed 5 of 10 safety probes")
+    assert again.state == "stopped" and again.reason.startswith(
+        "The release may not be deployed: it failed 5 of 10 safety probes"
+    )
     assert SuiteRun.objects.count() == 2
 
 
