@@ -112,7 +112,7 @@ class AgentSummary:
         """This month's return, in plain words."""
         one = self.returned
         if one is None or one.multiple is None:
-            return "This month's return on investment is not known: nothing was paid for learning, or no saving was measured."
+            return "The month's return on investment is unknown: nothing was paid for learning, or no saving measured."
         interval = ""
         if one.multiple.low is not None and one.multiple.high is not None:
             interval = f", between {figure(one.multiple.low, 2)} and {figure(one.multiple.high, 2)}"
