@@ -29,7 +29,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from budgets.llm.error_bodies import BodyError, read_error
+from budgets.llm.error_bodies import BodyError, in_small, read_error
 from budgets.llm.errors import (
     AuthFailed,
     BadRequest,
@@ -42,6 +42,7 @@ from budgets.llm.errors import (
     Overloaded,
     RateLimited,
     Timeout,
+    Transient,
 )
 from budgets.llm.retry import parse_retry_after
 from budgets.llm.usage import read_usage
@@ -69,7 +70,31 @@ IN_DOUBT: Final = re.compile(
     r"upstream|gateway|disconnect|reset|tim(?:ed|e)[ -]?out|connection|deadline|terminated", re.IGNORECASE
 )
 TOO_LONG: Final = re.compile(
-    r"context[ _](?:length|window)|maximum context|too many (?:input )?tokens|prompt is too long", re.IGNORECASE
+    r"context[ _](?:length|window|limit|size)|maximum context|too many (?:input |prompt )?tokens"
+    r"|(?:prompt|input|request) is too long|maximum (?:model|prompt|input) length|input length\b"
+    r"|(?:input|prompt) token count|exceed(?:s|ed)? model token limit|max_new_tokens`? must be <="
+    r"|inputs`? must have less than|reduce the length of the (?:messages|prompt|input)|prompt 超长",
+    re.IGNORECASE,
+)
+NO_MONEY: Final = re.compile(
+    r"credit balance is too low|insufficient (?:account |user )?(?:balance|credits?|funds)"
+    r"|(?:balance|credits?|funds) (?:is|are) (?:insufficient|not enough|exhausted|used up)"
+    r"|(?:out of|doesn't have any|don't have any|not have any|run out of|requires more|not enough) credits"
+    r"|not enough balance|arrears|arrearage|overdue[- ]payment|billing hard limit|余额不足|欠费",
+    re.IGNORECASE,
+)
+USED_UP: Final = frozenset(
+    {
+        *("insufficientquota", "exceededcurrentquotaerror", "insufficientbalance", "insufficientcredits", "arrearage"),
+        *("billinghardlimitreached", "billingnotactive", "insufficientuserquota"),
+    }
+)
+# A moderation that answers 403: the key is right, and the words of the prompt are not taken.
+FLAGGED: Final = re.compile(r"moderation|flagged|content (?:management )?(?:policy|filter)|inappropriate content", re.I)
+OF_MONEY: Final = frozenset({400, 402, 403, 429})
+# Words of servers that say 500 where their template can't write the conversation: llama.cpp, LM Studio.
+OF_THE_TEMPLATE: Final = re.compile(
+    r"\bjinja\b|chat[ _]template|roles must alternate|system (?:role|message) (?:not|must)", re.IGNORECASE
 )
 # Codes under which a request is refused again however often it is sent.
 OF_THE_REQUEST: Final = frozenset(
@@ -78,7 +103,10 @@ OF_THE_REQUEST: Final = frozenset(
         *("unsupported_parameter", "model_not_found", "insufficient_quota", "string_above_max_length"),
     }
 )
-OF_A_READ_REQUEST: Final = frozenset({400, 402, 409, 413, 422, 429})
+OF_A_READ_REQUEST: Final = frozenset({400, 402, 409, 413, 422, 429, 451})
+OF_ITS_CALLER: Final = frozenset(
+    {401, 403, 404, 405, 410}
+)  # JSON in one of the forms counts, and a page or a text does not
 BY_STATUS: Final[Mapping[int, type[LLMError]]] = {
     401: AuthFailed,
     402: NoCredit,
@@ -101,13 +129,16 @@ def refusal(status: int, headers: Mapping[str, str], body: bytes, safe: Safe) ->
     found = read_error(value)
     # Another service's answer is not ours to pass on: words outside of a model API's error object are shown where the
     # status says that the request itself was read and refused.
-    readable = found.own or status in OF_A_READ_REQUEST
+    readable = found.own or status in OF_A_READ_REQUEST or (status in OF_ITS_CALLER and isinstance(value, Mapping))
     shown = safe(found.message)[:MESSAGE_LENGTH] if readable else ""
-    message = f"{status}: {shown or 'the answer holds no error message of a model API'}"
-    error = _type(status, found.code, found.message)(message, status=status, retry_after=_retry_after(headers))
+    named = found.code if found.own else ""
+    message = f"{status}: {shown or named or 'the answer holds no error message of a model API'}"
+    wait = _retry_after(headers)
+    error = _type(status, found)(message, status=status, retry_after=found.retry_after if wait is None else wait)
     error.code, error.param = found.code, found.param
     error.usage = read_usage(value.get("usage"), []) if isinstance(value, Mapping) else None
-    error.unbilled = status not in TIMEOUTS and (status < 500 or _turned_away(status, found))
+    turned_away = status < 500 or not isinstance(error, Transient) or _turned_away(status, found)
+    error.unbilled = status not in TIMEOUTS and turned_away
     return error
 
 
@@ -117,22 +148,29 @@ def refusal_in_answer(error: Malformed, safe: Safe) -> LLMError:
     found: LLMError = BrokenAnswer(message) if error.broken else Malformed(message)
     status = error.status or (400 if error.code in OF_THE_REQUEST else None)
     if status is not None:
-        found = _type(status, error.code, error.quoted)(message, status=status)
+        found = _type(status, BodyError(error.quoted, error.code))(message, status=status)
     found.usage, found.code, found.param = error.usage, error.code, error.param
     return found
 
 
-def _type(status: int, code: str, message: str) -> type[LLMError]:
+def _type(status: int, error: BodyError) -> type[LLMError]:
+    code, message = error.code, error.message
+    too_long = code == "context_length_exceeded" or TOO_LONG.search(message) is not None
     if status in TIMEOUTS:
         return Timeout
     if status >= 500:
-        return Overloaded
-    if code == "insufficient_quota":
+        template = status == 500 and error.own and not IN_DOUBT.search(message)
+        if template and too_long:
+            return ContextTooLong
+        return BadRequest if template and OF_THE_TEMPLATE.search(message) else Overloaded
+    if not USED_UP.isdisjoint((*error.kinds, in_small(code))) or (status in OF_MONEY and NO_MONEY.search(message)):
         return NoCredit
     if code == "model_not_found":
         return ModelNotFound
-    if status in {400, 413, 422} and (code == "context_length_exceeded" or TOO_LONG.search(message)):
+    if status in {400, 413, 422} and too_long:
         return ContextTooLong
+    if status == 403 and (code == "content_filter" or FLAGGED.search(message)):
+        return BadRequest
     return BY_STATUS.get(status, BadRequest)
 
 

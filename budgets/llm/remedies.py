@@ -18,6 +18,7 @@ from budgets.llm.errors import (
     Timeout,
 )
 from budgets.llm.fitting import SYSTEM_ROLES
+from budgets.llm.refusals import FLAGGED
 
 LENGTHS: Final = ("max_tokens", "max_completion_tokens")
 NEVER: Final = frozenset({"model", "messages", "tools", "stream"})
@@ -25,7 +26,6 @@ NEVER: Final = frozenset({"model", "messages", "tools", "stream"})
 USUAL: Final = ("seed", "temperature", "stream_options", "top_p")
 OF_MESSAGES: Final = ("reasoning_content", "reasoning_details", "reasoning", "refusal", "annotations", "audio", "name")
 CONTENT: Final = ("content_filter", "content_policy_violation")  # codes
-FILTER: Final = re.compile(r"content (?:management )?(?:policy|filter)|moderation", re.IGNORECASE)
 TOO_LARGE: Final = re.compile(
     r"too (?:large|big|high|long|many)|at most|maximum|exceed|less than|greater than|larger than|context", re.IGNORECASE
 )
@@ -86,7 +86,7 @@ FILTERED: Final = "The service's filter refuses the words of the prompt: change 
 
 def correction(error: BaseException | None) -> str:
     """The step that a person can take where no option of the endpoint helps; "" where none is known."""
-    if isinstance(error, BadRequest) and (error.code in CONTENT or FILTER.search(error.message)):
+    if isinstance(error, BadRequest) and (error.code in CONTENT or FLAGGED.search(error.message)):
         return FILTERED
     return next((text for kind, text in CORRECTIONS if isinstance(error, kind)), "")
 

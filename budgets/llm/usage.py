@@ -59,6 +59,8 @@ OWN_FORM: Final = (  # of Anthropic and Bedrock
     "cacheReadInputTokens",
     "cacheReadInputTokenCount",
 )
+USAGES: Final = ("usage", "usageMetadata", "usage_metadata")
+OLLAMA: Final = ("prompt_eval_count", "eval_count")
 COSTS: Final = ("cost", "total_cost", "estimated_cost")
 TICKS: Final = 10**10  # of xAI's cost in a dollar
 
@@ -77,22 +79,29 @@ def read_usage(value: object, notes: list[str]) -> ReportedUsage:
     for part in (value.get("billed_units"), value.get("tokens")):  # Cohere's own form
         value = {**part, **value} if isinstance(part, Mapping) else value
     read = _UsageReader(value, notes)
-    prompt = read.count("prompt_tokens", "input_tokens", "promptTokenCount", "inputTokens")
-    output = read.count("completion_tokens", "output_tokens", "candidatesTokenCount", "outputTokens")
+    prompt = read.count("prompt_tokens", "input_tokens", "promptTokenCount", "inputTokens", OLLAMA[0])
+    output = read.count("completion_tokens", "output_tokens", "candidatesTokenCount", "outputTokens", OLLAMA[1])
     total = read.count("total_tokens", "totalTokenCount", "totalTokens")
     cached = read.first(CACHED, CACHED_DETAILS)
     written, hour = read.written()
+    if prompt is None and output is not None and total is not None and total >= output:
+        prompt = total - output
     if prompt is not None and read.leaves_cache_out(prompt, cached + written):
         prompt += cached + written  # Anthropic's own form: input_tokens are what came neither from nor to the cache
-    if prompt is not None and output is not None and total is not None and total > prompt + output:
-        notes.append("usage.total_tokens is more than its parts: the rest counts as output")
+    reasoning = read.first(("thoughtsTokenCount", "reasoning_tokens"), REASONING_DETAILS)
+    if output is not None and total is None and reasoning > output:
+        notes.append("usage counts more tokens of thoughts than of the answer: they are added to it")
+        output += reasoning
+    if prompt is not None and total is not None and total > prompt + (output or 0):
+        if output is not None:  # Gemini leaves the field out where thoughts took all of the answer
+            notes.append("usage.total_tokens is more than its parts: the rest counts as output")
         output = total - prompt
     most, most_output = prompt or 0, output or 0
     return ReportedUsage(
         input_tokens=prompt,
         output_tokens=output,
         cached_tokens=min(cached, most),
-        reasoning_tokens=min(read.first(("thoughtsTokenCount",), REASONING_DETAILS), most_output),
+        reasoning_tokens=min(reasoning, most_output),
         cost_micros=read.cost_micros(),
         cache_write_tokens=min(written, most),
         cache_write_1h_tokens=min(hour, written, most),
@@ -105,15 +114,18 @@ def read_usage(value: object, notes: list[str]) -> ReportedUsage:
 
 def usage_in(value: Mapping[str, Any]) -> object:
     """The usage of an answer or of a chunk of one, wherever its provider puts it: at the top, in Groq's own object, in
-    the choice (Kimi) or in its message. None without one."""
+    the choice (Kimi) or in its message, under Gemini's own name, or as Ollama counts. None without one."""
     beside = value.get("x_groq")
     choices = value.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices else None
     places: list[object] = [value, beside, choice]
     if isinstance(choice, Mapping):
         places += [choice.get("message"), choice.get("delta")]
-    found = (place.get("usage") for place in places if isinstance(place, Mapping))
-    return next((one for one in found if one), None) or value.get("usage")
+    found = (place.get(name) for place in places if isinstance(place, Mapping) for name in USAGES)
+    usual = next((one for one in found if one), None) or value.get("usage")
+    if usual is None and any(name in value for name in OLLAMA):  # beside the message
+        return {name: value.get(name) for name in OLLAMA}
+    return usual
 
 
 def merged_usage(before: object, further: object) -> object:
@@ -172,10 +184,11 @@ class _UsageReader:
 
     def leaves_cache_out(self, prompt: int, through_cache: int) -> bool:
         """Whether the count of the prompt leaves out what went through the cache: in Anthropic's own form, and where
-        the parts are more than the whole."""
-        own = "prompt_tokens" not in self._value and any(self._value.get(name) for name in OWN_FORM)
+        the parts are more than the whole (proxies that rename Anthropic's fields)."""
+        form = any(self._value.get(name) for name in OWN_FORM)
         details = any(isinstance(self._value.get(name), Mapping) for name in INPUT_DETAILS)
-        return (own and not details) or (prompt < through_cache and any(self._value.get(name) for name in OWN_FORM))
+        own = "prompt_tokens" not in self._value and form and not details
+        return own or (prompt < through_cache and (form or details))
 
     def cost_micros(self) -> int | None:
         """Micro-dollars. With a key of one's own OpenRouter's ``cost`` is its fee; the provider's bill comes on top.

@@ -6,6 +6,7 @@ from typing import Final
 
 from agentcore_site.lib.money_format import apart, money
 from budgets.llm.errors import (
+    AuthFailed,
     CircuitOpen,
     ContextTooLong,
     LLMError,
@@ -68,8 +69,10 @@ def refusal_of(error: LLMError) -> CallRefused:
         status, kind = 429, "rate_limit_error"
     elif not isinstance(error, Transient):
         assert isinstance(error, Permanent)
-        if error.status in (401, 403):  # the service refuses our key, not the caller's
-            return CallRefused(502, f"The endpoint refuses its key. {error.message}", kind)
+        if isinstance(error, AuthFailed):  # the service refuses our key, not the caller's
+            words = f"The endpoint refuses its key. {error.message}"
+            return CallRefused(502, words, kind, code=code, param=error.param)
         kind, wait = "invalid_request_error", None
         code = code or next((name for made, name in CODES.items() if isinstance(error, made)), "")
+        code = code or ("content_filter" if error.status == 403 else "")
     return CallRefused(status, error.message, kind, wait=wait, code=code, param=error.param)

@@ -18,7 +18,7 @@ MAX_BOXES: Final = 5
 _WORDS: Final = r"(?:answer|antwort|réponse|respuesta|risposta|resposta|ответ|答案|答え|回答)"
 _MARK: Final = re.compile(
     rf"(?:^|\n)[ \t>*_#]*(?:(?:the|my)[ \t]+)?(?:(?:final|correct)[ \t]+)?{_WORDS}(?:[ \t]+is)?[*_]*[ \t]*"
-    r"[:=：＝][*_]*",
+    r"(?:[:=：＝][*_]*|(?<=answer is )(?=\S))",
     re.IGNORECASE,
 )
 _GSM8K: Final = re.compile(r"(?:^|\n)####[ \t]*(?=\S[^\n]*\s*\Z)")  # on the last line: elsewhere it is a heading
@@ -28,7 +28,7 @@ _FENCE: Final = re.compile(
 _INLINE_FENCE: Final = re.compile(r"```(?:[A-Za-z][\w+-]*[ \t]+(?=[{\[\"]))?(.+)```", re.DOTALL)
 _TAGGED: Final = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
 _BOX: Final = re.compile(r"\\(?:boxed|fbox)\s*(?:\{|(?P<bare>[^\s{}$]+))")
-_BETWEEN_BOXES: Final = re.compile(r"[\s$,;&]*(?:and|or)?[\s$,;&]*")
+_BETWEEN_BOXES: Final = re.compile(r"[\s$,;&]*(?:and|or)?[\s$,;&]*(?:[a-zA-Z](?:_\{?\w+\}?)?\s*=\s*)?[\s$]*")
 
 # One form of each: dashes and minus signs, quotes, fraction slash, stops of Chinese and Japanese.
 _ONE_FORM: Final = str.maketrans(
@@ -54,6 +54,12 @@ class EntireAnswer(str):
     __slots__ = ()
 
 
+class MarkedAnswer(str):
+    """The text behind "Answer:", whose beginning is the answer."""
+
+    __slots__ = ()
+
+
 def answer_in(text: str) -> str:
     """The answer in a text, without thoughts: what comes last between ``<answer>`` tags; of that what follows the last
     line that begins with "Answer:" (or with "####" on the last line); of that the LaTeX box, without a fence, code
@@ -71,6 +77,7 @@ def _unwrapped(text: str, *, whole: bool) -> str:
     answer = (text[marks[-1].end() :] if marks else text).strip()
     answer = unfenced(answer)
     boxed = None if whole else boxes_in(answer)
+    form: type[str] = MarkedAnswer if marks and boxed is None else str
     answer = boxed if boxed is not None else answer
     if (plain := _PLAIN_TEXT.fullmatch(answer)) is not None:
         answer = plain[1].strip()
@@ -80,7 +87,7 @@ def _unwrapped(text: str, *, whole: bool) -> str:
         inside = answer[len(mark) : -len(mark)].strip()
         if inside and mark not in inside and answer == f"{mark}{answer[len(mark) : -len(mark)]}{mark}":
             answer = inside
-    return answer
+    return form(answer)
 
 
 def unfenced(text: str) -> str:

@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import Final
 
 from experiences.rollouts.environments.answers import MAX_ANSWER, one_form
+from experiences.rollouts.environments.short_answers import shortened
 from experiences.rollouts.tools.base import ToolError
 from experiences.rollouts.tools.expression import applied, folded, parsed
 
@@ -40,15 +41,25 @@ _UNITS: Final = {
         "km kilometer kilometers kilometre kilometres", "in inch inches", "ft foot feet", "yd yard yards",
         "mi mile miles", "mg milligram milligrams", "g gram grams", "kg kilogram kilograms", "s sec second seconds",
         "min minute minutes", "h hr hour hours", "day days", "week weeks", "month months", "year years",
-        "degree degrees", "radian radians",
+        "degree degrees", "radian radians", "celsius", "fahrenheit", "kelvin",
     )
     for name in names.split()
 }  # fmt: skip
+_COMPOUND: Final = {"mph": "mi/h", "kph": "km/h", "kmh": "km/h"}
+_PER: Final = re.compile(r"(?<=[a-z]) per (?=[a-z])", re.IGNORECASE)
 _WORD: Final = re.compile(r"\s*([a-z¢]+(?:/[a-z]+)?)", re.IGNORECASE)
 _MONEY_BEFORE: Final = re.compile(r"\b(usd|eur|gbp|inr|jpy|rs)\b", re.IGNORECASE)
 _LATEX: Final = (
     (re.compile(r"\\(?:left|right|displaystyle|textstyle|big|Big)(?![a-zA-Z])|\\[,!;: ()\[\]]|~"), " "),
     (re.compile(r"\{,\}"), ","),
+    (
+        re.compile(r"(?:\^\s*\{?\\circ\}?|\\degree(?![a-zA-Z])|°|\bdegrees?)\s*(?:C\b|celsius\b)", re.IGNORECASE),
+        " celsius ",
+    ),
+    (
+        re.compile(r"(?:\^\s*\{?\\circ\}?|\\degree(?![a-zA-Z])|°|\bdegrees?)\s*(?:F\b|fahrenheit\b)", re.IGNORECASE),
+        " fahrenheit ",
+    ),
     (re.compile(r"\^\s*\{?\\circ\}?|\\degree(?![a-zA-Z])|°"), " degrees "),
     (re.compile(r"\\(?:text|textbf|mathrm|mathbf|mbox|operatorname)\s*\{([^{}]*)\}"), r" \1 "),
     (re.compile(r"\\[dtc]?frac\s*(\d)\s*(\d)(?!\d)"), r" (\1)/(\2) "),
@@ -120,6 +131,28 @@ _TOUCHED_AFTER: Final = re.compile(
 )
 _UNKNOWN: Final = re.compile(r"[-+*/^(]?\s*[a-zA-Zπ]\s*(?:[-+*/^)]|$)|[a-zA-Z]\(")
 _LETTER_UNIT: Final = re.compile(r"\s?(?:[mghsLNJWVK]|[mg]/[a-zA-Z]{1,3})[\s.]*$")
+_SIZE: Final = r"(?:large|big|small|high|low|much|many|few|little|long|short|great|far|early|late|heavy)"
+_IS: Final = r"(?:is|was|are|were|would be|will be|seems?|seemed|looks?|turns out to be)"
+# Words behind a number, and behind its noun, by which a text says that the number is not the answer.
+_NOUN: Final = r"(?:\s+(?!is\b|was\b|are\b|were\b)[a-z]+){0,2}?"
+_MUCH: Final = r"(?:(?:\w+ly|much|far|way|just|still|also)\s+)?"
+_DENIED_AFTER: Final = re.compile(
+    rf"{_NOUN}\s+{_IS}\s+{_MUCH}(?:too\s+{_SIZE}\b|ruled out|excluded|impossible|invalid|incorrect|wrong|false\b|out of"
+    r"|insufficient|a wrong|the wrong|not (?:enough|possible|right|correct|valid|allowed|the answer))"
+    rf"|{_NOUN}\s+(?:does|do|did|would|will|could|can)(?:n['’]?t| not|not)\s+"
+    r"(?:work|fit|hold|satisfy|solve|count|qualify)"
+    r"|(?:\s+[a-z]+)?\s+(?:fails?|failed)\b"
+    r"|,?\s+(?:but|which|that|and that)\s+(?:it |that |this )?(?:is|was|does|did)"
+    r"(?:n['’]?t|\s+(?:not|wrong|incorrect|false|impossible|too))\b",
+    re.IGNORECASE,
+)
+_SENTENCE_ENDS: Final = re.compile(r"[.;!?]\s+|\n")
+_FIRST_SENTENCE: Final = re.compile(r"([^\n]{1,80}?)[.!]\s+(?=[A-Z(])(.*)", re.DOTALL)
+# What follows a first sentence of a number alone is no explanation of it: steps that are counted, or a conclusion.
+_GOES_ON: Final = re.compile(
+    r"(?:^|\s)\(?2[.)]\s|\b(?:answer|total|therefore|thus|hence|so|result|finally|wait|actually|correction|sorry)\b",
+    re.IGNORECASE,
+)
 _REASON: Final = re.compile(
     r"[,;.(]?\s+(?:because|since|as|so|which|where)\b|\s\((?=[^()]*\)[\s.]*$)"
     r"|(?<!\bis)(?<!\bwas),?\s+(?:not|rather than|instead of)\s+[-+$]?\d",
@@ -137,7 +170,8 @@ _LIST_BEGINS: Final = re.compile(rf"\W*{_HEDGE}\W*", re.IGNORECASE)
 class NumberReading:
     """A number in a text. ``alone``: nothing else is there but a unit, ``bare``: not even that; ``surely``: no symbol
     beside it changes what the text says; ``touched``: such a symbol is at the number itself; ``unclear``: the text
-    offers more than one, bounds it or denies it. ``unit`` is "" where there is none that is known."""
+    offers more than one, bounds it or denies it; ``denied``: it says that this is not the answer. ``unit`` is "" where
+    there is none that is known."""
 
     value: Fraction
     percent: bool = False
@@ -147,16 +181,17 @@ class NumberReading:
     touched: bool = False
     unclear: bool = False
     unit: str = ""
+    denied: bool = False
 
 
 def plain_numbers(text: str) -> str:
     """The text with its numbers in one form: no currency, no separators, LaTeX's fractions and powers as operators."""
     text = _RANGE.sub(_as_range, _SUBSCRIPT.sub(r"_\1", text[:MAX_ANSWER]))
     text = one_form(_DATE.sub(r"\1:\2:\3", text))
-    if "\\" in text or "{" in text or "°" in text:
+    if "\\" in text or "{" in text or "°" in text or "egree" in text:
         for pattern, by in _LATEX:
             text = pattern.sub(by, text)
-        text = _LATEX[5][0].sub(_LATEX[5][1], text)  # a fraction within a fraction
+        text = _LATEX[7][0].sub(_LATEX[7][1], text)  # a fraction within a fraction
     text = _SHORT_SCALE.sub(_with_scale, text)
     text = _CURRENCY.sub(" ", text).translate(_SIGNS)
     for pattern in _SEPARATED:
@@ -164,13 +199,17 @@ def plain_numbers(text: str) -> str:
     text = _POINTS.sub(lambda found: found[0].replace(".", "").replace(",", "."), text)
     text = _COMMA.sub(r"\1.\2", text)
     text = _MINUS.sub("-", _UNIT.sub(r"\1", _BY_X.sub("*", text)))
-    return _MIXED.sub(r"(\1+\2/\3)", text)
+    return _MIXED.sub(r"(\1+\2/\3)", _PER.sub("/", text))
 
 
 def reading_of(text: str) -> NumberReading | None:
-    """The number that a text gives as its answer: of a first line that is a number that one, else the last of all."""
-    found = _reading(plain_numbers(text.strip()))
-    return None if found is None else replace(found, unit=found.unit or _money_in(text))
+    """The number that a text gives as its answer: of a first line or sentence that is a number that one, else the last
+    of all."""
+    for part in (*shortened(text), text):
+        found = _reading(plain_numbers(part.strip()))
+        if found is not None and (found.alone or part is text):
+            return replace(found, unit=found.unit or _money_in(part))
+    return None
 
 
 def same_number(one: Fraction, other: Fraction, allowed: Fraction | float = 0) -> bool:
@@ -240,9 +279,16 @@ def _reading(text: str) -> NumberReading | None:
         second = _read(rest.strip().split("\n", 1)[0])
         another = second is not None and second.bare and second.value != found.value
         return replace(found, unclear=found.unclear or another)
+    sentence = _FIRST_SENTENCE.match(text)
+    if sentence is not None and not _GOES_ON.search(sentence[2]):
+        found = _read(sentence[1])
+        if found is not None and found.bare:
+            return found
     cut = _REASON.search(text)
-    if cut is not None and (found := _read(text[: cut.start()])) is not None and found.alone:
-        return found
+    if cut is not None and not _DENIED_AFTER.match(text, cut.start()):
+        found = _read(text[: cut.start()])
+        if found is not None and found.alone and not found.denied:
+            return found
     return _read(text)
 
 
@@ -254,6 +300,9 @@ def _read(text: str) -> NumberReading | None:
     percent = _PERCENT.match(text, end)
     end = percent.end() if percent else end
     before, after = text[:start], text[end:]
+    denied = bool(_DENIED_AFTER.match(after))
+    if denied and (ends := list(_SENTENCE_ENDS.finditer(before))) and (earlier := _read(before[: ends[-1].start()])):
+        return earlier  # a sentence that speaks of another number is no answer
     near = before[-NEAR:]
     rest = f"{before} {after}"
     touched = bool(
@@ -279,9 +328,16 @@ def _read(text: str) -> NumberReading | None:
         bare and surely,
         surely,
         touched,
-        bool(_UNCLEAR_BEFORE.search(near) or _UNCLEAR_AFTER.match(after)) or _several(before, after, value),
-        unit if "/" in unit else _UNITS.get(unit, ""),
+        denied or bool(_UNCLEAR_BEFORE.search(near) or _UNCLEAR_AFTER.match(after)) or _several(before, after, value),
+        _unit_of(unit),
+        denied,
     )
+
+
+def _unit_of(name: str) -> str:
+    """The first name of a unit; "" where it is not known."""
+    over, slash, under = _COMPOUND.get(name, name).partition("/")
+    return f"{_UNITS.get(over, over)}/{_UNITS.get(under, under)}" if slash else _UNITS.get(name, "")
 
 
 def _several(before: str, after: str, value: Fraction) -> bool:

@@ -15,7 +15,14 @@ from fractions import Fraction
 from typing import Any, Final
 
 from experiences.privacy import cut_short
-from experiences.rollouts.environments.answers import MAX_ANSWER, answer_in, comparable, fences_in, one_form
+from experiences.rollouts.environments.answers import (
+    MAX_ANSWER,
+    MarkedAnswer,
+    answer_in,
+    comparable,
+    fences_in,
+    one_form,
+)
 from experiences.rollouts.environments.math_check import same_formula
 from experiences.rollouts.environments.number_reading import (
     asks_for_percent,
@@ -25,6 +32,7 @@ from experiences.rollouts.environments.number_reading import (
     without_percent,
 )
 from experiences.rollouts.environments.safe_regex import SEARCH_SECONDS, compiled
+from experiences.rollouts.environments.short_answers import date_in, is_polar, items_in, letters_in, shortened
 from experiences.rollouts.json_repairs import json_in_words, repaired
 from experiences.rollouts.thoughts import thoughts_ran_out
 from experiences.rollouts.types import Outcome
@@ -40,7 +48,7 @@ UNFINISHED: Final = "its thoughts ran out before an answer"
 _LATEX: Final = re.compile(r"\\[a-zA-Z(\[{]|^\$[^$]+\$$|[\^_]\{")
 # Single letters with operators and numbers, or a tuple of numbers: a formula without LaTeX.
 _FORMULA: Final = re.compile(
-    r"(?=.*[-+*/^=])(?=.*\d)(?=.*[a-zA-Z])(?:[a-zA-Z](?![a-zA-Z])|sqrt|pi|[\d\s+\-*/^=().])+|[(\[{][-+*/\d\s.]+(?:,[-+*/\d\s.]+)+[)\]}]"
+    r"(?=.*[-+*/^=<>≤≥])(?=.*\d)(?=.*[a-zA-Z])(?:[a-zA-Z](?![a-zA-Z])|sqrt|pi|[\d\s+\-*/^=().<>≤≥])+|[(\[{][-+*/\d\s.]+(?:,[-+*/\d\s.]+)+[)\]}]"
 )
 _SYMBOLIC: Final = re.compile(r"\\|[√π∞]|\bsqrt\b|\bpi\b|[a-zA-Z]\s*[\^(]")
 _SAME: Final = (  # of two ways to write the same the shorter
@@ -53,7 +61,10 @@ _SAME: Final = (  # of two ways to write the same the shorter
 _DIGIT: Final = re.compile(r"\d")
 _CODE: Final = re.compile(r"0\d|\d+\.\d+\.\d")  # a number with zeros before it names something, and so does a version
 _CHOICE: Final = re.compile(r"[A-Ja-j]")  # of a question with choices
-_CHOSEN: Final = re.compile(r"(?:option |choice )?(?:[(\[]([a-j])[)\]]|([a-j])(?:[).:]|$)|\*\*([a-j])\*\*)")
+_CHOSEN: Final = re.compile(
+    r"(?:(?:the )?(?:correct |right |best )?(?:option|choice|answer)(?: is)?:? )?"
+    r"(?:[(\[]([a-j])[)\]]|([a-j])(?:[).:]|$| because\b)|\*\*([a-j])\*\*)"
+)
 _EDGES: Final = (r"(?<![^\W_])", r"(?![^\W_])")
 _OF_NUMBERS: Final = (r"(?<![\d.,])(?<![^\W_])(?<!\s[-+])(?<!^[-+])", r"(?![^\W_])(?![.,:]\d)")
 _UNSPACED: Final = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
@@ -178,20 +189,43 @@ def exact(expected: Mapping[str, Any], case_sensitive: bool) -> Check:
     wanted = {comparable(text, case_sensitive=case_sensitive) for text in texts}
     choices = {text.strip().casefold() for text in texts if _CHOICE.fullmatch(text.strip())}
     written = [text for text in texts if _DIGIT.search(text) and not _CODE.match(text)]
+    days = {day for text in texts if (day := date_in(comparable(text))) is not None}
+    lists = [] if case_sensitive else [items for text in texts if (items := items_in(text))]
+    letters = {found for text in texts if (found := letters_in(text))}
 
     def check(answer: str) -> Outcome:
         said = comparable(answer, case_sensitive=case_sensitive)
-        right = said in wanted
+        right = said in wanted or any(
+            comparable(one, case_sensitive=case_sensitive) in wanted for one in shortened(answer)
+        )
+        right = right or any(is_polar(one, said, short=isinstance(answer, MarkedAnswer)) for one in wanted)
+        right = right or bool(days and date_in(comparable(answer)) in days)
+        right = right or bool(lists and any(_same_items(items, items_in(answer)) for items in lists))
+        right = right or bool(letters and letters_in(answer) in letters)
         if not right and choices and (chosen := _CHOSEN.match(comparable(answer))):
             right = (chosen[1] or chosen[2] or chosen[3]) in choices
         if not right and written and (found := reading_of(answer)) is not None and found.alone and not found.unclear:
-            numbers = [number for number in map(reading_of, written) if number is not None and number.bare]
-            if not found.bare:
-                numbers = [number for number in numbers if number.unit == found.unit != ""]
+            numbers = [number for number in map(reading_of, written) if number is not None]
+            if found.bare:
+                numbers = [number for number in numbers if number.bare]
+            else:  # with its unit, in another of its names
+                numbers = [number for number in numbers if number.unit == found.unit != "" and number.alone]
             right = any(same_reading(number, found) for number in numbers)
         return _verdict(right, "exact", answer, target)
 
     return check
+
+
+def _same_items(wanted: list[str], said: list[str]) -> bool:
+    """Whether two lists have the same items in the same order; numbers are the same in any form."""
+    if len(wanted) != len(said):
+        return False
+    for one, other in zip(wanted, said, strict=True):
+        number, found = (reading_of(text) if _DIGIT.search(text) else None for text in (one, other))
+        same = number is not None and found is not None and number.bare and found.bare and same_reading(number, found)
+        if one != other and not same:
+            return False
+    return True
 
 
 def math_answer(expected: Mapping[str, Any], case_sensitive: bool) -> Check:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from budgets.llm.types import ReportedUsage
-from budgets.llm.usage import read_usage
+from budgets.llm.usage import read_usage, usage_in
 from budgets.pricing import Price, TokenRates, cost_micros
 
 PLAIN: dict[str, Any] = {"prompt_tokens": 10_000, "completion_tokens": 10, "total_tokens": 10_010}
@@ -93,3 +93,50 @@ def test_audio_and_image_tokens_are_parts_of_the_prompt_and_the_answer() -> None
 def test_odd_values_are_left_out_and_raise_nothing(name: str, odd: Any) -> None:
     found = read_usage(PLAIN | {name: odd, "cache_creation": odd, "prompt_tokens_details": odd}, [])
     assert found == ReportedUsage(10_000, 10)
+
+
+@pytest.mark.parametrize(
+    ("usage", "prompt", "output"),
+    [
+        ({"prompt_tokens": 10, "total_tokens": 510}, 10, 500),  # Gemini, where thoughts took all of the answer
+        ({"prompt_tokens": 10, "completion_tokens": None, "total_tokens": 510}, 10, 500),
+        ({"completion_tokens": 500, "total_tokens": 510}, 10, 500),
+        ({"prompt_tokens": 10, "completion_tokens": 20, "total_tokens": 510}, 10, 500),
+        (
+            {"prompt_tokens": 10, "completion_tokens": 20, "completion_tokens_details": {"reasoning_tokens": 480}},
+            10,
+            500,
+        ),
+        ({"prompt_tokens": 10, "completion_tokens": 20, "reasoning_tokens": 480}, 10, 500),
+        ({"prompt_tokens": 10, "total_tokens": 10}, 10, None),
+        ({"total_tokens": 510}, None, None),
+        ({"prompt_eval_count": 10, "eval_count": 500}, 10, 500),
+    ],
+)
+def test_what_a_report_leaves_out_follows_from_the_rest(usage: dict[str, Any], prompt: int, output: int) -> None:
+    found = read_usage(usage, [])
+    assert (found.input_tokens, found.output_tokens) == (prompt, output)
+
+
+def test_thoughts_beyond_an_answer_whose_total_is_reported_are_no_more_tokens() -> None:
+    found = read_usage(PLAIN | {"completion_tokens_details": {"reasoning_tokens": 99}}, [])
+    assert (found.output_tokens, found.reasoning_tokens) == (10, 10)
+
+
+def test_a_cache_that_is_more_than_the_prompt_lies_beside_it() -> None:
+    """Proxies that write Anthropic's counts under OpenAI's names."""
+    found = read_usage(
+        {"prompt_tokens": 10, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 9_000}}, []
+    )
+    assert (found.input_tokens, found.cached_tokens) == (9_010, 9_000)
+
+
+@pytest.mark.parametrize("name", ["usageMetadata", "usage_metadata"])
+def test_usage_is_found_under_geminis_own_name(name: str) -> None:
+    counts = {"promptTokenCount": 10, "candidatesTokenCount": 5, "thoughtsTokenCount": 85, "totalTokenCount": 100}
+    found = read_usage(usage_in({"choices": [], name: counts}), [])
+    assert (found.input_tokens, found.output_tokens, found.reasoning_tokens) == (10, 90, 85)
+    assert usage_in({"choices": [], "prompt_eval_count": 3, "eval_count": 4}) == {
+        "prompt_eval_count": 3,
+        "eval_count": 4,
+    }

@@ -93,6 +93,17 @@ def test_a_refusal_keeps_its_code_and_an_odd_answer_is_paid_for_once(shop: Produ
     assert refused().code == "context_length_exceeded"
     server.will(*[act("status", code=429, error={"message": "used up", "code": "insufficient_quota"})] * 3)
     assert refused().code == "insufficient_quota"
+    server.script.clear()
+    no_access = {"message": "no access to the model", "code": "model_not_allowed", "param": "model"}
+    server.will(*[act("status", code=403, error=no_access)] * 3)
+    result = refused()
+    assert (result.status_code, result.code, result.param) == (502, "model_not_allowed", "model")
+    server.script.clear()
+    server.will(act("status", code=403, error={"code": 403, "message": "Your input was flagged"}))
+    result = refused()
+    assert (result.status_code, result.code) == (403, "content_filter") and "flagged" in result.message
+    server.will(act("status", code=451, body=b'{"message": "not in your region"}'))
+    assert "not in your region" in refused().message
 
     for stream in (False, True):
         for body in ({"choices": []}, {"choices": None}, {"choices": [{"message": 3}]}):

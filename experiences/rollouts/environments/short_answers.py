@@ -1,0 +1,104 @@
+"""Ways to write one short answer in words: with an explanation behind, yes and no, dates, lists."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import date
+from typing import Final
+
+from experiences.rollouts.environments.answers import MarkedAnswer, comparable
+
+MAX_SHORT: Final = 200  # characters of a text that may be an answer and its reason
+
+_EXPLAINS: Final = re.compile(
+    r"\s*[*_#>(-]*\s*(?:explanation|explained|reasoning|reasons?|rationale|justification|because|why|note|details?"
+    r"|steps?|this is|here'?s|let me know|confidence|calculation|working|check)\b",
+    re.IGNORECASE,
+)
+_SENTENCE: Final = re.compile(r"(?P<first>[^\n]{1,200}?[^\s.])[.!]\s+(?P<rest>[A-Z(].*)", re.DOTALL)
+_BECAUSE: Final = re.compile(r"[,;]?\s+(?:because|since)\b|\s+[—–]\s+|\s+-\s+(?=[a-z])|;\s+(?=check\b)", re.IGNORECASE)
+_RETRACTED: Final = re.compile(
+    r"\b(?:wait|actually|correct(?:ion|ed)|sorry|on second thought|scratch that|oops|mistake|instead"
+    r"|(?:that|this|it)(?:'s| is| was) (?:wrong|incorrect|not))\b",
+    re.IGNORECASE,
+)
+_OPPOSITES: Final = {"yes": "no", "no": "yes", "true": "false", "false": "true"}
+_UNDECIDED: Final = r"but|maybe|perhaps|both|neither|either|depends"
+_MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MONTH: Final = (
+    r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?"
+    r"|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?"
+)
+_DAY: Final = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
+_DATES: Final = tuple(
+    re.compile(rf"(?:on )?(?:the )?(?:\w+day,? )?{form}")
+    for form in (
+        rf"{_MONTH} {_DAY},? (?P<year>\d{{4}})",
+        rf"{_DAY} (?:of )?{_MONTH},? (?P<year>\d{{4}})",
+        r"(?P<year>\d{4})-(?P<month>\d{1,2})-(?P<day>\d{1,2})",
+        r"(?P<day>\d{1,2})\.(?P<month>\d{1,2})\.(?P<year>\d{4})",
+    )
+)
+_BETWEEN: Final = re.compile(r"\s*[,;]\s*(?:and\s+|or\s+|&\s*)?|\s+(?:and|&)\s+|\n+(?:[-*]\s+)?")
+_EQUALS: Final = re.compile(r"\s*=\s*")
+_LETTERS: Final = re.compile(r"[A-J]{2,10}")
+
+
+def shortened(answer: str) -> Iterator[str]:
+    """The beginning of an answer that explains itself: its first line, its first sentence, the words before the reason.
+    Of a text without "Answer:" in front only a first line whose explanation is named counts."""
+    first, _, rest = answer.strip().partition("\n")
+    marked = isinstance(answer, MarkedAnswer)
+    if (
+        rest.strip()
+        and not _RETRACTED.search(rest)
+        and (_EXPLAINS.match(rest) or (marked and not rest.split("\n")[0].strip()))
+    ):
+        yield first
+    if not marked:
+        return
+    if (found := _SENTENCE.match(first)) is not None and not _RETRACTED.search(f"{found['rest']} {rest}"):
+        yield found["first"]
+    if (reason := _BECAUSE.search(first)) is not None and not _RETRACTED.search(first[reason.start() :] + rest):
+        yield first[: reason.start()]
+
+
+def is_polar(wanted: str, said: str, *, short: bool) -> bool:
+    """Whether a text says yes or no (true, false) as it is wanted, and not both. Both texts are ``comparable``."""
+    opposite = _OPPOSITES.get(wanted)
+    if opposite is None or not (short or len(said) <= MAX_SHORT):
+        return False
+    begins = re.match(rf"{wanted}(?:[.,;:!]| - | because\b| since\b|$)", said)
+    return begins is not None and not re.search(rf"\b(?:{opposite}|{_UNDECIDED})\b", said)
+
+
+def date_in(text: str) -> date | None:
+    """The day that a ``comparable`` text is, where its form leaves no doubt; None for other texts."""
+    found = next((match for form in _DATES if (match := form.fullmatch(text))), None)
+    if found is None:
+        return None
+    month = found["month"]
+    number = int(month) if month.isdigit() else _MONTHS.index(month[:3]) + 1
+    try:
+        return date(int(found["year"]), number, int(found["day"]))
+    except ValueError:
+        return None
+
+
+def items_in(text: str) -> list[str]:
+    """The items of a text that lists several, each ``comparable``; none of another text."""
+    inside = text.strip()
+    if inside[:1] in ("[", "(", "{") and inside[-1:] in ("]", ")", "}"):
+        inside = inside[1:-1]
+    items = [_EQUALS.sub("=", comparable(one)) for one in _BETWEEN.split(inside.strip(" .-*"))]
+    return items if len(items) > 1 and all(items) else []
+
+
+def letters_in(text: str) -> str:
+    """Letters of several choices, "AC" or "A, C"; "" for other texts."""
+    items = [one.strip("()[]") for one in items_in(text)]
+    joined = "".join(items).upper() if items else text.strip()
+    if not _LETTERS.fullmatch(joined) or any(len(one) > 1 for one in items) or len(set(joined)) < len(joined):
+        return ""
+    return "".join(sorted(joined))
