@@ -19,6 +19,7 @@ from agentcore_site.embedded import nats, postgres, valkey, warehouse
 from agentcore_site.embedded.nats import NatsServer
 from agentcore_site.embedded.ports import free_port
 from agentcore_site.embedded.postgres import Postgres
+from agentcore_site.embedded.rolling import lock_path
 from agentcore_site.embedded.supervisor import Process, Supervisor
 from agentcore_site.embedded.valkey import Valkey
 from agentcore_site.embedded.warehouse import EmbeddedWarehouse
@@ -66,7 +67,8 @@ class Stack:
         Raises:
             CannotStart: another `up` has it.
         """
-        self._lock = open(self.run_folder / f"up{self.role}.lock", "a+", encoding="utf-8")  # noqa: SIM115  (held until we end)
+        path = lock_path(self.run_folder, self.role)
+        self._lock = open(path, "a+", encoding="utf-8")  # noqa: SIM115  (held until we end)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -11,7 +11,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -44,6 +45,7 @@ class Process:
     connections wait for the next process while none runs. ``most_memory``: bytes of resident memory above which another
     process is started and takes its place; 0: no limit. A process with sockets is ready at its first heartbeat.
     ``niceness``: as of ``nice``; a process of 5 gets a third of the time of a process of 0 where both want a core.
+    ``leave_signal``: asks one that has a successor to end; it has ``leave_seconds`` then. None: as any other.
     """
 
     name: str
@@ -58,13 +60,15 @@ class Process:
     sockets: tuple[socket.socket, ...] = ()
     most_memory: int = 0
     niceness: int = 0
+    leave_signal: signal.Signals | None = None
+    leave_seconds: float = STOP_SECONDS
 
 
 @dataclass(slots=True)
 class Running:
     """A started process. ``started``: by the monotonic clock. ``heartbeat``: the file of its heartbeats.
     ``replaceable``: the moment by that clock from which on a successor may be started. ``was_killed``: by the
-    supervisor."""
+    supervisor. ``taken_over``: done when this successor has its place; CannotStart if it did not become ready."""
 
     process: Process
     handle: subprocess.Popen[bytes]
@@ -73,6 +77,7 @@ class Running:
     replaceable: float
     was_ready: bool = False
     was_killed: bool = False
+    taken_over: Future[None] | None = None
 
     @property
     def heartbeat_at(self) -> float:
@@ -95,9 +100,14 @@ class Running:
     def ask_to_stop(self) -> None:
         self.handle.send_signal(self.process.stop_signal)
 
+    def ask_to_leave(self) -> float:
+        """Returns the moment by the monotonic clock at which it is killed."""
+        self.handle.send_signal(self.process.leave_signal or self.process.stop_signal)
+        return time.monotonic() + self.process.leave_seconds
+
     def kill(self, say: Callable[[str], None]) -> None:
         """Kills it with all processes of its session."""
-        say(f"{self.process.name} did not stop in {STOP_SECONDS:.0f} s and was killed")
+        say(f"{self.process.name} (pid {self.handle.pid}) did not stop in time and was killed")
         with suppress(ProcessLookupError):
             os.killpg(self.handle.pid, signal.SIGKILL)
 
@@ -138,6 +148,7 @@ class Supervisor:
         self.log_folder, self.say, self.to_stdout = log_folder, say, to_stdout
         self.running: list[Running] = []
         self._successors: dict[str, Running] = {}
+        self._to_roll: dict[str, Future[None]] = {}
         self._leaving: list[tuple[Running, float]] = []  # with the time at which each is killed
         self._delays: dict[str, float] = {}
         self._restart_at: dict[str, float] = {}
@@ -177,6 +188,22 @@ class Supervisor:
     def is_leaving(self, name: str) -> bool:
         return any(left.process.name == name and left.is_alive for left, _ in self._leaving)
 
+    def roll(self, names: Iterable[str], say: Callable[[str], None]) -> None:
+        """Replaces processes one after another: each by a successor that is ready before the old one is asked to
+        leave. Call it in another thread than the one that calls ``watch``, which does the work.
+
+        Raises:
+            CannotStart: a successor did not become ready, or the site stops: that process and those after it stay.
+        """
+        for name in names:
+            taken_over = self._to_roll[name] = Future()
+            say(f"{name}: starts its successor")
+            while not taken_over.done():
+                if self.stopping.wait(0.05):
+                    raise CannotStart("The site was stopped.")
+            taken_over.result()
+            say(f"{name}: replaced")
+
     def watch(self) -> None:
         """Restarts dead processes, kills hung ones, and replaces large ones. Call it a few times a second."""
         now = time.monotonic()
@@ -186,6 +213,7 @@ class Supervisor:
             self._checked_at = now
             self._end_hung(now)
             self._begin_replacements(now)
+        self._begin_roll()
         self._replace(now)
         self._end_leaving(now)
         for index, running in enumerate(self.running):
@@ -195,7 +223,7 @@ class Supervisor:
             if running.is_alive:
                 running.was_ready = running.was_ready or running.is_ready
             elif name in self._successors:
-                self.running[index] = self._successors.pop(name)
+                continue  # which takes its place when it is ready
             elif name not in self._restart_at:
                 delay = self._delay(running, now)
                 self._restart_at[name] = now + delay
@@ -254,6 +282,15 @@ class Supervisor:
                 self.say(f"{process.name} takes {taken >> 20} MB of memory; another one is started in its place")
                 self._successors[process.name] = self._spawn(process)
 
+    def _begin_roll(self) -> None:
+        """Starts the successor that ``roll`` asks for."""
+        for running in self.running:
+            name = running.process.name
+            if name in self._to_roll and name not in self._successors and not self.stopping.is_set():
+                taken_over = self._to_roll.pop(name)
+                self._successors[name] = successor = self._spawn(running.process)
+                successor.taken_over = taken_over
+
     def _replace(self, now: float) -> None:
         """Successors that are ready take their places; a process that was replaced answers what it has begun."""
         for index, running in enumerate(self.running):
@@ -264,15 +301,21 @@ class Supervisor:
                 self.say(f"{process.name} was not replaced: the new process did not become ready")
                 del self._successors[process.name]
                 running.replaceable = now + REPLACED_AFTER_SECONDS
-            elif running.is_alive and successor.is_ready:
+                if successor.taken_over:
+                    why = f"The new {process.name} did not become ready. The end of its log:\n{self.tail(process.name)}"
+                    successor.taken_over.set_exception(CannotStart(why))
+            elif successor.is_ready:
                 self.running[index] = self._successors.pop(process.name)
-                running.ask_to_stop()
-                self._leaving.append((running, now + STOP_SECONDS))
+                self._restart_at.pop(process.name, None)
+                if running.is_alive:
+                    self._leaving.append((running, running.ask_to_leave()))
+                if successor.taken_over:
+                    successor.taken_over.set_result(None)
             elif now > successor.started + process.ready_seconds:
                 successor.handle.kill()
 
     def _end_leaving(self, now: float) -> None:
-        """Forgets replaced processes that have ended, and kills those that need more than twenty seconds."""
+        """Forgets replaced processes that have ended, and kills those that need more than their time."""
         still = []
         for left, ends in self._leaving:
             if left.is_alive and now > ends:

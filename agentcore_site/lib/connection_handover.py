@@ -15,6 +15,7 @@ CHANNEL: Final = "HANDOVER_CHANNEL"  # number of the inherited file; without it 
 GATEWAY: Final = "GATEWAY_PROCESS"  # set for the gateway's processes
 LONGEST: Final = 2**18  # bytes of a message: more than an event loop reads at once
 DECISIVE: Final = len(b"OPTIONS /v1/")  # bytes after which a request line shows where it belongs
+LEAVE_SECONDS: Final = 600  # that a process with a successor has for the answers that it has begun
 _CALL: Final = re.compile(rb"[A-Z]+ /v1/")
 
 
@@ -44,9 +45,12 @@ class ConnectionHandover:
     def gave(self, transport: Any, begun: bytes) -> bool:
         """True if the request that begins so belongs to the other processes, and they have its connection now. An
         encrypted connection stays, and so does each while the channel is full."""
-        if (_CALL.match(begun) is not None) == self._gateway or transport.get_write_buffer_size():
-            return False
-        if transport.get_extra_info("sslcontext"):
+        return (_CALL.match(begun) is not None) != self._gateway and self.passed_on(transport, begun)
+
+    def passed_on(self, transport: Any, begun: bytes) -> bool:
+        """True if the processes of the other kind have the connection now, for any request: they hand one that
+        is not theirs back, to another process than this one once it has stopped to receive."""
+        if transport.get_write_buffer_size() or transport.get_extra_info("sslcontext"):
             return False
         try:
             socket.send_fds(self._channel, [begun], [transport.get_extra_info("socket").fileno()])

@@ -8,7 +8,7 @@ wants it. httptools takes all behind such a head for the other protocol, so that
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
@@ -25,7 +25,10 @@ class TimedRequests(HttpToolsProtocol):
     receives 408, and its connection is closed. While the application does not read, the time is not over.
 
     A request may belong to another process (``connection_handover``), which then gets the connection. ``begun``: what
-    had arrived of its request there."""
+    had arrived of its request there. ``leaving``: this process ends, and begins no request that another one can
+    answer."""
+
+    leaving: ClassVar[bool] = False
 
     def __init__(self, *args: Any, begun: bytes = b"", **more: Any) -> None:
         super().__init__(*args, **more)
@@ -43,16 +46,35 @@ class TimedRequests(HttpToolsProtocol):
             self.data_received(b"")
 
     def data_received(self, data: bytes) -> None:
-        between = not self._begun and not self.pipeline and (self.cycle is None or self.cycle.response_complete)
-        if self._handover and between:
+        if self._handover and self._is_idle:
             data, self._first = self._first + data, b""
-            if self._handover.undecided(data):
+            if not self.leaving and self._handover.undecided(data):
                 self._first = data
                 return
-            if self._handover.gave(self.transport, data):
+            give = self._handover.passed_on if self.leaving else self._handover.gave
+            if give(self.transport, data):
                 self._stop()
                 return
         self._parse(data)
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether no request is under way; a few bytes of the next one may wait in ``_first``."""
+        return not self._begun and not self.pipeline and (self.cycle is None or self.cycle.response_complete)
+
+    def leave(self, *, patient: bool = True) -> None:
+        """Gives an idle connection to another process. Where no process can take it (TLS), its caller reads in the next
+        answer that it is closed: a connection that is closed without that loses the request that is being sent.
+        Without ``patient`` it is closed all the same."""
+        if self.transport.is_closing():
+            return
+        if not self._is_idle:
+            if self._handover is None and self.cycle is not None and not self.cycle.response_started:
+                self.cycle.keep_alive = False
+        elif self._handover is not None and self._handover.passed_on(self.transport, self._first):
+            self._stop()
+        elif not patient:
+            self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop()
@@ -95,6 +117,8 @@ class TimedRequests(HttpToolsProtocol):
         self._in_body = True
         self._ends = self.loop.time() + self._seconds
         super().on_headers_complete()
+        if self.leaving and self._handover is None and self.cycle is not None:
+            self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
         self._ends += len(body) / BYTES_PER_SECOND
@@ -114,6 +138,8 @@ class TimedRequests(HttpToolsProtocol):
         super().on_response_complete()
         if self._timer is None and not self.transport.is_closing():
             self._await_request()
+        if self.leaving:
+            self.loop.call_soon(self.leave)  # once the answer is written
 
     def _await_request(self) -> None:
         self._stop()

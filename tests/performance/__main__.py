@@ -2,8 +2,9 @@
 
 Arguments choose parts (science storage archive export search jobs crowd scale llm ace ledger paid privacy learning
 telemetry rewarders feedback gateway events bad_events flood otlp poison walls context),
-or one of a part: ``jobs.fairness``. Benches of their own: ``fuzz [requests]``, ``neighbour [door …]``, ``weights
-[speed] FOLDER [options]``, and with options ``worlds``, ``again``, ``same``, ``rivals``, ``canary``, ``gate``."""
+or one of a part: ``jobs.fairness``. Benches of their own: ``fuzz [requests]``, ``neighbour [door …]``, ``restarts
+[number]``, ``weights [speed] FOLDER [options]``, and with options ``worlds``, ``again``, ``same``, ``rivals``,
+``canary``, ``gate``."""
 
 from __future__ import annotations
 
@@ -24,6 +25,7 @@ if __name__ == "__main__":
         "canary": "tests.performance.canary",
         "gate": "tests.performance.gate",
         "neighbour": "tests.performance.neighbour",
+        "restarts": "tests.performance.restarts",
         "weights": "tests.performance.weights",
     }
     if bench := own.get("".join(sys.argv[1:2])):

@@ -1,5 +1,6 @@
 """A model server that answers every request with the same text after the same time, and costs next to nothing; with
-``--events`` as a stream of so many events that are sent at once.
+``--events`` as a stream of so many events that are sent at once. ``--pause``: who asks for a stream gets a word after
+each pause, others one body.
 
 Where the client is measured, the server must not be: with a server that thinks, 500 requests at once wait for each
 other there, and the last answer comes long after the time that was promised.
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import re
 from typing import Any
 
 import uvloop
@@ -26,6 +28,7 @@ BODY = json.dumps(
     }
 ).encode()
 END, LENGTH = b"\r\n\r\n", b"content-length:"
+STREAMED, WORDS = re.compile(rb'"stream": ?true'), 10
 
 
 def answer_of(events: int) -> bytes:
@@ -43,8 +46,8 @@ def answer_of(events: int) -> bytes:
 class Quick(asyncio.Protocol):
     """Counts the bytes of each request by its content-length, and answers when its time has come."""
 
-    def __init__(self, latency: float, whole: bytes) -> None:
-        self.latency, self.whole = latency, whole
+    def __init__(self, latency: float, whole: bytes, pause: float, words: list[bytes]) -> None:
+        self.latency, self.whole, self.pause, self.words = latency, whole, pause, words
         self.seen = b""
         self.transport: Any = None
 
@@ -58,17 +61,20 @@ class Quick(asyncio.Protocol):
             size = int(self.seen[at + len(LENGTH) : self.seen.index(b"\r\n", at)])
             if len(self.seen) < end + len(END) + size:
                 return
+            streams = self.pause and STREAMED.search(self.seen, end, end + len(END) + size)
             self.seen = self.seen[end + len(END) + size :]
-            asyncio.get_running_loop().call_later(self.latency, self.answer)
+            for number, piece in enumerate(self.words if streams else [self.whole]):
+                asyncio.get_running_loop().call_later(self.latency + number * self.pause, self.answer, piece)
 
-    def answer(self) -> None:
+    def answer(self, piece: bytes) -> None:
         if not self.transport.is_closing():
-            self.transport.write(self.whole)
+            self.transport.write(piece)
 
 
-async def serve(latency: float, port: int = 0, events: int = 0) -> None:
+async def serve(latency: float, port: int = 0, events: int = 0, pause: float = 0.0) -> None:
     loop, whole = asyncio.get_running_loop(), answer_of(events)
-    server = await loop.create_server(lambda: Quick(latency, whole), "127.0.0.1", port, backlog=2048)
+    words = [one + b"\n\n" for one in answer_of(WORDS).split(b"\n\n")[:-1]]
+    server = await loop.create_server(lambda: Quick(latency, whole, pause, words), "127.0.0.1", port, backlog=2048)
     print(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", flush=True)
     await server.serve_forever()
 
@@ -78,5 +84,6 @@ if __name__ == "__main__":
     parser.add_argument("--latency", type=float, default=0.5)
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--events", type=int, default=0)
+    parser.add_argument("--pause", type=float, default=0.0)
     given = parser.parse_args()
-    uvloop.run(serve(given.latency, given.port, given.events))
+    uvloop.run(serve(given.latency, given.port, given.events, given.pause))

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from socket import socket
 from typing import Any
@@ -26,10 +27,11 @@ from agentcore_site.embedded.management.commands.migrate import REFUSED
 from agentcore_site.embedded.model_servers import ModelServers, server_process
 from agentcore_site.embedded.ports import free_port, is_free, listener
 from agentcore_site.embedded.reporting import Reporter
+from agentcore_site.embedded.rolling import RollingRestart, progress_path
 from agentcore_site.embedded.stack import Stack
 from agentcore_site.embedded.status_server import StatusServer
-from agentcore_site.embedded.supervisor import Process, Supervisor
-from agentcore_site.lib.connection_handover import CHANNEL, GATEWAY, channel_ends
+from agentcore_site.embedded.supervisor import STOP_SECONDS, Process, Supervisor
+from agentcore_site.lib.connection_handover import CHANNEL, GATEWAY, LEAVE_SECONDS, channel_ends
 from agentcore_site.lib.host_ids import HOST_ID_VARIABLE, folder_name, host_id, process_host_id
 from agentcore_site.lib.own_models import RANDOM
 from agentcore_site.lib.queues import JOB_QUEUES, SHORT_TASKS
@@ -47,6 +49,7 @@ ROLES = {
 }
 NEEDED = ("DATABASE_URL", "REDIS_URL", "SECRET_KEY")  # of a role of its own
 MIGRATION_SECONDS = 600
+READY_SECONDS = 180.0  # of a process of ours, on a machine that has other work
 WEIGHTS_PORT = 8300
 DEMOS_THAT_END = ("demo_loop", "demo_ace")  # the site ends with them
 DEMOS_OF_A_SITE = (*DEMOS_THAT_END, "demo_model")  # commands that call the site
@@ -96,8 +99,11 @@ class Command(BaseCommand):
         self._model_servers: ModelServers | None = None
         if options["demo_model"] and not env.text("WEIGHTS"):
             raise CommandError("--demo-model trains the model of WEIGHTS: set it, or run make run MODEL=1.")
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: stopping.set())
+        self._restarts: RollingRestart | None = None
+        self._terminals = _terminals()
+        signal.signal(signal.SIGHUP, lambda *_: self._hang_up())
         started = time.monotonic()
         role = options["role"]
         if options["bind"] == LOCAL:
@@ -153,6 +159,13 @@ class Command(BaseCommand):
             link = f"{site}{link}" if link.startswith("/") else link
             self.say(f"no account yet; make the first one, within a day: {link}", sys.stdout)
 
+    def _hang_up(self) -> None:
+        """SIGHUP restarts the processes; from a terminal that was closed it stops the site."""
+        if self._terminals and not _terminals():
+            self._stopping.set()
+        elif self._restarts:
+            self._restarts.ask()
+
     # -- starting --------------------------------------------------------------------------------------------------
 
     def _start(self, stack: Stack, options: dict[str, Any]) -> int:
@@ -163,15 +176,19 @@ class Command(BaseCommand):
             self._prepare(warehouse="clickhouse_url" in urls)
         else:
             self._await_migrations()
-            if "web" in names:
-                self._run("collectstatic", "--no-input", "--verbosity", "0")
+            self._collect(names)
         if not urls.get("nats_url"):
             names = names - {"events"}
         place = host_id(stack.data_dir) if options["role"] == ALL and settings.MODEL_SERVERS else ""
         os.environ["MODEL_SERVER_PLACE"] = place  # for all processes started here
-        for process in self._processes(stack, port, options["workers"], options["bind"]):
-            if process.name.partition("-")[0] in names:
-                stack.supervisor.start(process)
+        ours = [
+            process
+            for process in self._processes(stack, port, options["workers"], options["bind"])
+            if process.name.partition("-")[0] in names
+        ]
+        for process in ours:
+            process.ready_seconds = READY_SECONDS
+            stack.supervisor.start(process)
         if options["role"] == ALL and (model := env.text("WEIGHTS")):
             stack.supervisor.start(self._model_server(stack, self._model(model)))
         if place:
@@ -180,6 +197,13 @@ class Command(BaseCommand):
             self._model_servers.start()
         self._reporter = Reporter(urls["database_url"], stack.data_dir, stack.role, stack.supervisor.states)
         self._reporter.start()
+        self._restarts = RollingRestart(
+            stack.supervisor,
+            progress_path(stack.run_folder, stack.role),
+            [process.name for process in ours],
+            partial(self._prepare_again, options["role"], names, warehouse="clickhouse_url" in urls),
+            self.say,
+        )
         return port
 
     def _model(self, wanted: str) -> str:
@@ -225,6 +249,28 @@ class Command(BaseCommand):
         self._run("collectstatic", "--no-input", "--verbosity", "0")
         if warehouse:
             self._run("warehouse_setup")
+
+    def _prepare_again(self, role: str, names: frozenset[str], *, warehouse: bool) -> None:
+        """The steps before a restart, with the release that is installed now. Migrations run beside the processes of
+        the release before, which they leave able to work (docs/operations.md).
+
+        Raises:
+            CannotStart: one failed, or this role has to wait for a migration.
+        """
+        if role == ALL:
+            self._prepare(warehouse=warehouse)
+            return
+        done = self._ran("migrate", "--check", "--skip-checks", "--verbosity", "0")
+        if done.returncode == REFUSED:
+            raise _failed(done)
+        if done.returncode:
+            raise CannotStart("The database is not migrated: run manage.py migrate as its owner, then restart again.")
+        self._collect(names)
+
+    def _collect(self, names: frozenset[str]) -> None:
+        """Raises CannotStart."""
+        if "web" in names:
+            self._run("collectstatic", "--no-input", "--verbosity", "0")
 
     def _run(self, *command: str) -> None:
         """Raises CannotStart."""
@@ -393,6 +439,8 @@ def _alike(
             heartbeats=True,
             sockets=sockets,
             most_memory=settings.WEB_MEMORY_MB << 20,
+            leave_signal=signal.SIGHUP,
+            leave_seconds=LEAVE_SECONDS + STOP_SECONDS,
         )
 
 
@@ -403,6 +451,11 @@ def _channel(end: socket) -> dict[str, str]:
 def _failed(done: subprocess.CompletedProcess[str]) -> CannotStart:
     command = done.args[len(_manage())]
     return CannotStart(f"{command} failed:\n{done.stderr.strip() or done.stdout.strip()}")
+
+
+def _terminals() -> list[int]:
+    """Of the three standard files those that are terminals; one that was closed is none any more."""
+    return [number for number in range(3) if os.isatty(number)]
 
 
 def _check_environment(role: str, options: dict[str, Any]) -> None:
