@@ -24,6 +24,7 @@ from agentcore_site.lib.own_models import RANDOM, own_models, server_token
 log = logging.getLogger(__name__)
 
 TURN_SECONDS: Final = 1.0
+CALM_SECONDS: Final = 5.0  # while no server is wanted and none runs
 AWAY_SECONDS: Final = 3.0  # after the database did not answer
 MOST_FAILURES: Final = 5  # ends of a process, one after the other, before it was ever ready
 READY_SECONDS: Final = 300.0  # torch loads, then the model
@@ -70,6 +71,7 @@ class ModelServers:
         self._unready: dict[str, int] = {}  # ends since it was ready last
         self._ends: dict[str, int] = {}  # process ids whose end was counted
         self._drawn: dict[str, tuple[int, float]] = {}
+        self._busy = True  # a server is wanted or runs
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="model servers", daemon=True)
 
@@ -84,7 +86,7 @@ class ModelServers:
     def _run(self) -> None:
         connection: psycopg.Connection | None = None
         try:
-            while not self._stopping.wait(TURN_SECONDS):
+            while not self._stopping.wait(TURN_SECONDS if self._busy else CALM_SECONDS):
                 self.supervisor.watch()
                 try:
                     if connection is None:
@@ -117,6 +119,7 @@ class ModelServers:
             rows = cursor.execute(READ, [self._place]).fetchall()
         wanted = {row.process_name: row for row in rows if row.wanted and row.state != "failed"}
         running = {one.process.name: one for one in self.supervisor.running}
+        self._busy = bool(wanted or running)
         for name in running.keys() - wanted.keys():
             self._drop(name)
         for name, row in wanted.items():
