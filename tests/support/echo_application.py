@@ -14,7 +14,7 @@ from agentcore_site.lib import heartbeats
 async def application(scope: dict[str, Any], receive: Any, send: Any) -> None:
     if scope["type"] == "lifespan":
         await receive()
-        heartbeats.heartbeat()
+        heartbeats.heartbeat_in_loop()
         await send({"type": "lifespan.startup.complete"})
         await receive()
         await send({"type": "lifespan.shutdown.complete"})
