@@ -46,6 +46,7 @@ class Assembly:
         self._calls = StreamedCalls(self._grow)
         self._halves, self._thought_halves = Halves(), Halves()
         self._finish: object = None
+        self._index: object = None  # of the first choice
         self._head: dict[str, Any] = {}
         self._done = self._begun = self._in_messages = False
         self.started = False
@@ -76,9 +77,11 @@ class Assembly:
         """
         data, name = event if isinstance(event, Event) else (event, "")
         stripped = data.strip()
-        if stripped == DONE:
+        while stripped.startswith("data:"):  # a proxy that writes the field's name twice
+            data = stripped = stripped.removeprefix("data:").strip()
+        if stripped in (DONE, f'"{DONE}"'):
             return self._closed()
-        if not stripped:
+        if not stripped or stripped[0] == ":" or (stripped == "null" and name != "error"):  # heartbeats, as events
             return []
         strict = True  # JSON as it is written, so that it can be passed on
         try:
@@ -143,7 +146,9 @@ class Assembly:
         for choice in choices or ():
             if not isinstance(choice, Mapping):
                 raise Malformed(f"A choice of a chunk is {kind(choice)}.")
-            if choice.get("index") in (0, None):
+            index = choice.get("index")
+            self._index = index if self._index is None else self._index  # one choice is asked for: some count from 1
+            if index in (0, None, self._index):
                 found = self._choice(chunk, choice, data, strict)
         if usage is not None:
             self._size_then = self._size
@@ -175,7 +180,7 @@ class Assembly:
             pieces += released
         standard = strict and standard and as_given and not shown and text == (given or "")
         self._begun = self._begun or bool(content.text or self._thoughts or opaque or pieces or reason is not None)
-        if not standard or choice.get("finish_reason") not in (None, *NAMES):
+        if not standard or choice.get("index") not in (0, None) or choice.get("finish_reason") not in (None, *NAMES):
             data = self._written(chunk, choice, text, pieces, {**delta, **shown})
         return StreamDelta(data, text, tuple(pieces))
 
@@ -229,7 +234,7 @@ class Assembly:
         if calls and "function_call" not in kept:
             kept["tool_calls"] = [piece.as_json() for piece in calls]
         reason = reason_in(choice)
-        beside = {name: value for name, value in choice.items() if name not in ("message", "text", "delta")}
+        beside = {name: value for name, value in choice.items() if name not in ("index", "message", "text", "delta")}
         ended = finish_of(reason) if isinstance(reason, str) and ends(reason) else None
         written = {"index": 0, **beside, "delta": kept, "finish_reason": ended}
         head: dict[str, Any] = {name: one for name, one in self._head.items() if name != "usage"}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from budgets.llm.errors import Malformed
@@ -17,6 +18,7 @@ from budgets.llm.opaque import merge, opaque_of_call, weight
 from budgets.llm.usage import as_count
 from budgets.llm.wire import arguments_read, function_in, load
 
+EMPTY: Final = "{}"
 CALL_SIZE: Final = 256  # what a tool call without a letter in it weighs against the limit
 
 
@@ -53,9 +55,26 @@ class _StreamedCall:
 
     @property
     def held(self) -> bool:
-        """Whether its arguments wait for their end, since they don't begin as an object does."""
-        start = next((piece for one in self.arguments if (piece := one.lstrip())), "{")
-        return start[0] != "{"
+        """Whether its arguments wait for their end, since they don't begin as an object does, or are an empty one that
+        holds the place of arguments to come."""
+        start = self._start
+        return bool(start) and (start[0][0] != "{" or start == [EMPTY])
+
+    @property
+    def empty(self) -> bool:
+        """Whether its arguments are none so far, or an empty object."""
+        return self._start in ([], [EMPTY])
+
+    @property
+    def _start(self) -> list[str]:
+        """The first two pieces with a letter."""
+        return list(islice((piece for one in self.arguments if (piece := one.strip())), 2))
+
+    def filled(self) -> None:
+        """Takes an empty object away, in the place of which arguments come."""
+        if self._start == [EMPTY]:
+            self.arguments.clear()
+            self._whole = (0, False)
 
     @property
     def complete(self) -> bool:
@@ -123,6 +142,8 @@ class StreamedCalls:
         written = ""
         if text:
             self._grow(len(text))
+            if text.strip():
+                call.filled()
             call.arguments.append(text)
             written = "" if call.held else call.halves.join(text)
         opaque = opaque_of_call(part)
@@ -150,7 +171,11 @@ class StreamedCalls:
             call = self._by_index.get(index) if index is not None else self._calls[-1] if self._calls else None
             if call is None:
                 return None
-            if identity and identity != call.id and (name or call.complete):
+            goes_on = name in ("", call.name) and call.text.strip() not in (
+                "",
+                EMPTY,
+            )  # an id of its own for each piece
+            if identity and identity != call.id and (call.complete or (name and not goes_on)):
                 return None
         if call is None:
             return None

@@ -410,3 +410,55 @@ def test_an_error_within_a_stream_has_its_words(event: bytes) -> None:
     with pytest.raises(errors.Malformed) as unknown:  # no model spoke yet: this may be any service
         wire.read(deltas(b"data: %b\n\n" % event)[1].value())
     assert "overloaded" not in str(unknown.value)
+
+
+@pytest.mark.parametrize(
+    "pieces", [["{}", PARIS], ["{}", " ", '{"city":', '"Paris"}'], ["{", '"city":"Paris"}'], [PARIS]]
+)
+def test_an_empty_object_before_the_arguments_is_no_part_of_them(pieces: list[str]) -> None:
+    first, *rest = pieces
+    chunks = [call(first, "weather", index=0, id="a"), *(call(one, index=0) for one in rest)]
+    found, assembly = deltas(sse(*(delta(tool_calls=[one]) for one in chunks), STOP))
+    assert called(wire.read(assembly.value())) == [("weather", {"city": "Paris"})]
+    assert called(read(b"".join(b"data: %b\n\n" % one.data.encode() for one in found))) == [
+        ("weather", {"city": "Paris"})
+    ]
+
+
+@pytest.mark.parametrize("pieces", [["{}"], ["{", "}"], ["{}", " "], ["", "{}"], [""]])
+def test_a_call_without_arguments_stays_one(pieces: list[str]) -> None:
+    chunks = [call("", "now", index=0, id="a"), *(call(one, index=0) for one in pieces)]
+    found, assembly = deltas(sse(*(delta(tool_calls=[one]) for one in chunks), STOP))
+    assert called(wire.read(assembly.value())) == [("now", {})]
+    assert called(read(b"".join(b"data: %b\n\n" % one.data.encode() for one in found))) == [("now", {})]
+
+
+def test_an_id_of_its_own_for_each_piece_makes_one_call() -> None:
+    pieces = [call('{"city":', "weather", index=0, id="a"), call('"Paris"}', "weather", index=0, id="b")]
+    later = call(ROME, "weather", index=0, id="c")
+    found = read(sse(*(delta(tool_calls=[one]) for one in (*pieces, later)), STOP))
+    assert called(found) == [("weather", {"city": "Paris"}), ("weather", {"city": "Rome"})]
+
+
+@pytest.mark.parametrize("noise", [": OPENROUTER PROCESSING", "null", ":", ""])
+def test_a_heartbeat_written_as_an_event_is_none(noise: str) -> None:
+    beat = b"data: %b\n\n" % noise.encode()
+    found = read(beat + sse(delta(content="Hel"), done=False) + beat + sse(delta(content="lo"), STOP))
+    assert (found.text, found.finish_reason) == ("Hello", "stop")
+
+
+def test_a_field_name_written_twice_and_a_quoted_end_are_read() -> None:
+    assert read(sse(delta(content="Hello"), STOP).replace(b"data:", b"data: data:")).text == "Hello"
+    assert read(sse(delta(content="Hello"), done=False) + b'data: "[DONE]"\n\n').text == "Hello"
+
+
+@pytest.mark.parametrize("index", [1, "0", 7, None])
+def test_the_only_choice_is_read_by_any_number(index: Any) -> None:
+    chunks = [{"choices": [{"index": index, "delta": one, "finish_reason": end}]}
+              for one, end in (({"content": "Hel"}, None), ({"content": "lo"}, None), ({}, "stop"))]  # fmt: skip
+    found, assembly = deltas(sse(*chunks))
+    assert assembly.ended and wire.read(assembly.value()).text == "Hello"
+    for one in found[:-1]:
+        assert json.loads(one.data)["choices"][0]["index"] in (0, None)
+    second = {"choices": [{"index": 1, "delta": {"content": "other"}, "finish_reason": None}]}
+    assert read(sse(delta(content="Hello"), second, STOP)).text == "Hello"
