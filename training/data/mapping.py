@@ -2,8 +2,9 @@
 and chosen by a person.
 
 Known forms: our own; question and answer in two columns under their usual names; GSM8K (the answer behind "####");
-conversations (``messages`` of fine-tuning, ShareGPT's ``conversations``, a ``prompt`` of messages), the last answer of
-which is expected; ``input`` and ``ideal`` of OpenAI's evals; verl's ``reward_model``; verifiers' ``info``.
+questions with choices (``choices``) and with a passage; conversations (``messages`` of fine-tuning, ShareGPT's
+``conversations``, a ``prompt`` of messages), the last answer of which is expected; ``input`` and ``ideal`` of OpenAI's
+evals; verl's ``reward_model``; verifiers' ``info``.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from experiences.rollouts.conversations import (
 )
 from experiences.rollouts.environments.answers import boxes_in, one_form
 from experiences.rollouts.environments.scorers import check_for, scorer_of
+from training.data.choices import asked_with_choices, choices_in, first_place
 from training.data.tables import RowTable
 
 OURS: Final = ("query", "expected_outcome", "metadata")
@@ -37,8 +39,10 @@ QUERIES: Final = (
 ANSWERS: Final = (
     *("expected_outcome", "answer", "final_answer", "expected_answer", "expected_output", "expected", "ideal"),
     *("ground_truth", "reward_model", "reference_answer", "reference", "target", "label", "gold", "solution"),
-    *("completion", "output", "response", "chosen", "answers"),
+    *("correct_answer", "best_answer", "gold_answer", "golden_answers", "answer_key", "correct_option"),
+    *("ideal_answer", "expected_response", "completion", "output", "response", "chosen", "answers"),
 )
+PASSAGES: Final = ("passage", "context", "article", "paragraph")  # read with a question (SQuAD, BoolQ, RACE)
 CONVERSATIONS: Final = ("messages", "conversations", "conversation", "prompt", "input", "question")
 ROLES: Final = {"human": "user", "gpt": "assistant", "chatgpt": "assistant", "bot": "assistant", "model": "assistant"}
 GRADED_AS: Final = {
@@ -103,14 +107,16 @@ def mapped(table: RowTable, mapping: ColumnMapping) -> list[dict[str, Any]]:
         if name and name not in table.columns:
             raise refused(f"There is no column {name!r}. Columns: {', '.join(table.columns)[:300]}.")
     numbers = table.flat and bool(mapping.answer) and _all_numbers([row.get(mapping.answer) for row in table.rows])
+    offered = [choices_in(row, (mapping.query, mapping.answer)) for row in table.rows]
+    first = first_place([row.get(mapping.answer) for row in table.rows], [len(choices) for choices in offered])
     rows, wrong = [], []
-    for number, row in enumerate(table.rows, start=1):
+    for number, (row, choices) in enumerate(zip(table.rows, offered, strict=True), start=1):
         try:
             answer = row.get(mapping.answer)
             if table.flat and isinstance(answer, str) and answer.strip() in MISSING:
                 missing, meant = answer.strip(), json.dumps({"answer": answer.strip()})
                 raise ValueError(f"its answer {missing!r} is how programs write a missing one; if meant: {meant}.")
-            rows.append(_row(row, mapping, numbers))
+            rows.append(_row(row, mapping, numbers, choices, first))
         except ValueError as error:
             wrong.append(f"Row {number}: {error}")
     if wrong:
@@ -173,8 +179,14 @@ def written_by_python(row: Mapping[str, Any]) -> str:
     return ""
 
 
-def _row(row: Mapping[str, Any], mapping: ColumnMapping, numbers: bool) -> dict[str, Any]:
-    """Raises ValueError: it has no query, or its images can't be asked."""
+def _row(
+    row: Mapping[str, Any], mapping: ColumnMapping, numbers: bool, choices: Sequence[tuple[str, str]], first: int
+) -> dict[str, Any]:
+    """``choices`` are those of the question, and ``first`` is the number of the first one.
+
+    Raises:
+        ValueError: it has no query, or its images can't be asked.
+    """
     query, further = row.get(mapping.query), {}
     messages = _conversation(query)
     answer: Any = row.get(mapping.answer) if mapping.answer else None
@@ -191,6 +203,11 @@ def _row(row: Mapping[str, Any], mapping: ColumnMapping, numbers: bool) -> dict[
     context = row.get("input")
     if mapping.query == "instruction" and isinstance(context, str) and context.strip() and mapping.answer != "input":
         query = f"{query}\n\n{context}"
+    asked = asked_with_choices(query, choices, answer, first) if choices and messages is None else None
+    query = query if asked is None else asked[0]
+    if _plain_name(mapping.query) == "question" and messages is None:
+        passage = next((text for name in PASSAGES if isinstance(text := row.get(name), str) and text.strip()), "")
+        query = query if passage in query or mapping.answer in PASSAGES else f"{passage}\n\n{query}"
     metadata = row.get("metadata") if isinstance(row.get("metadata"), Mapping) else {}
     left = {
         name: value
@@ -199,7 +216,7 @@ def _row(row: Mapping[str, Any], mapping: ColumnMapping, numbers: bool) -> dict[
     }
     found: dict[str, Any] = {"query": query, "metadata": {**left, **(metadata or {}), **further}}
     if mapping.answer or answer is not None:
-        found["expected_outcome"] = _expected(answer, numbers)
+        found["expected_outcome"] = _expected(answer, numbers) if asked is None else asked[1]
     return found
 
 
@@ -207,7 +224,11 @@ def _expected(value: Any, numbers: bool) -> dict[str, Any]:
     """The expectation of a cell."""
     if isinstance(value, str):
         value = _cell(value, numbers)
+    if isinstance(value, bool):  # BoolQ
+        return {"answer": ["yes", "true"] if value else ["no", "false"]}
     if isinstance(value, Mapping):
+        if isinstance(value.get("aliases"), list) and "value" in value:  # TriviaQA
+            return {"answer": [value["value"], *value["aliases"]]}
         if "ground_truth" in value:  # verl's reward_model
             return {"answer": _final(value["ground_truth"])}
         if isinstance(value.get("text"), list):  # SQuAD's answers

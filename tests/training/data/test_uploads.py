@@ -13,7 +13,7 @@ import pytest
 
 from agentcore_site.lib.errors import Invalid, TooLarge
 from experiences.rollouts.conversations import images_of
-from experiences.rollouts.environments.scorers import SCORERS
+from experiences.rollouts.environments.scorers import SCORERS, check_for
 from training.data.mapping import GRADED_AS, NOTHING, ColumnMapping
 from training.data.uploads import MAX_BYTES, clean_rows, preview, read_rows
 
@@ -198,6 +198,17 @@ SHARED: Final = [
         ({"prompt": CHAT[:1], "reward_model": {"style": "rule", "ground_truth": "4"}}, "2 + 2?", {"answer": "4"}),
         ({"question": "q", "answer": "4", "info": {"unit": "kg"}, "task": "sums"}, "q", {"answer": "4"}),
         ({"frage": "q", "query": "x", "expected_outcome": {"regex": "4"}}, "x", {"regex": "4"}),
+        (
+            {"question": "Is it red?", "passage": "A cat.", "answer": False},
+            "A cat.\n\nIs it red?",
+            {"answer": ["no", "false"]},
+        ),
+        (
+            {"context": "c", "question": "q", "answers": {"text": ["a", "b"], "answer_start": [0]}},
+            "c\n\nq",
+            {"answer": ["a", "b"]},
+        ),
+        ({"question": "q", "answer": {"value": "a", "aliases": ["b"], "type": "W"}}, "q", {"answer": ["a", "b"]}),
     ],
 )
 def test_columns_of_known_forms_are_mapped(row: dict[str, Any], query: str, expected: Any) -> None:
@@ -207,6 +218,74 @@ def test_columns_of_known_forms_are_mapped(row: dict[str, Any], query: str, expe
         row = {name: value for name, value in row.items() if name != "frage"}
     [found] = read_rows("q.jsonl", json.dumps(row).encode())
     assert (found["query"], found["expected_outcome"]) == (query, expected)
+
+
+PLACES: Final = ["Paris", "Rome", "7"]
+SHOWN: Final = "q\n\nA. Paris\nB. Rome\nC. 7"
+
+
+@pytest.mark.parametrize(
+    ("row", "right"),
+    [
+        ({"question": "q", "choices": PLACES, "answer": 1}, "B"),  # MMLU
+        ({"question": "q", "options": PLACES, "answer": "B", "answer_index": 1}, "B"),  # MMLU-Pro
+        ({"question": "q", "choices": PLACES, "answer": "Rome"}, "B"),
+        ({"question": "q", "choices": PLACES, "answer": "7"}, "C"),
+        ({"question": "q", "choices": {"text": PLACES, "label": ["A", "B", "C"]}, "answerKey": "C"}, "C"),  # ARC
+        ({"question": "q", "choices": {"text": PLACES, "label": ["1", "2", "3"]}, "answerKey": "2"}, "B"),
+        ({"question": "q", "options": {"A": "Paris", "B": "Rome", "C": "7"}, "answer": "A"}, "A"),  # MedQA
+        ({"question": "q", "options": json.dumps(PLACES), "answer": "a"}, "A"),
+        ({"question": "q", "A": "Paris", "B": "Rome", "C": "7", "answer": "B"}, "B"),
+        ({"question": "q", "option_a": "Paris", "option_b": "Rome", "option_c": "7", "answer": 0}, "A"),
+    ],
+)
+def test_choices_are_asked_with_their_question_and_the_answer_is_a_letter_or_its_text(row: Any, right: str) -> None:
+    text = PLACES["ABC".index(right)]
+    [found] = read_rows("q.jsonl", json.dumps(row).encode())
+    assert (found["query"], found["expected_outcome"]) == (SHOWN, {"answer": [right, text]})
+    check = check_for(found["expected_outcome"])
+    for said in (right, f"({right})", f"Answer: {right}. {text}", text):
+        assert check(said).success
+    assert not any(check(said).success for said in ("D", "none", "A" if right != "A" else "B"))
+
+
+def test_places_of_choices_are_counted_from_one_where_the_whole_file_does() -> None:
+    def rights(*answers: Any) -> list[str]:
+        rows = [{"question": f"q{at}", "choices": PLACES, "answer": one} for at, one in enumerate(answers)]
+        return [row["expected_outcome"]["answer"][0] for row in read_rows("q.jsonl", json.dumps(rows).encode())]
+
+    assert rights(1, 2, 3) == ["A", "B", "C"] and rights(0, 1, 2) == ["A", "B", "C"] and rights(1, 2) == ["B", "C"]
+    csv = b"question,A,B,answer\nq0,x,y,B\nq1,x,y,A\n"
+    assert [row["expected_outcome"] for row in read_rows("q.csv", csv)] == [
+        {"answer": ["B", "y"]},
+        {"answer": ["A", "x"]},
+    ]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"question": "q", "choices": PLACES, "answer": "Lyon"},
+        {"question": "q", "choices": PLACES, "answer": 9},
+        {"question": "q", "choices": ["one"], "answer": "Lyon"},
+        {"question": "q", "options": {"a": 1}, "answer": "Lyon"},
+        {"question": "q", "A": "x", "C": "y", "answer": "Lyon"},
+        {"question": "q", "choices": ["x", " "], "answer": "Lyon"},
+        {"question": "q", "choices": "[broken", "answer": "Lyon"},
+        {"question": "q", "choices": 3, "answer": "Lyon"},
+        {"question": "q", "choices": {"text": ["a"], "label": ["A", "B"]}, "answer": "Lyon"},
+    ],
+)
+def test_an_answer_that_is_none_of_the_choices_is_left_as_it_is(row: dict[str, Any]) -> None:
+    [found] = read_rows("q.jsonl", json.dumps(row).encode())
+    assert (found["query"], found["expected_outcome"]) == ("q", {"answer": row["answer"]})
+
+
+def test_choices_that_the_question_names_are_not_named_again_and_equal_texts_count_by_letter() -> None:
+    row = {"question": "Paris or Rome?", "choices": ["Paris", "Rome"], "answer": 0}
+    assert read_rows("q.jsonl", json.dumps(row).encode())[0]["query"] == "Paris or Rome?"
+    row = {"question": "q", "choices": ["x", "X"], "answer": 1}
+    assert read_rows("q.jsonl", json.dumps(row).encode())[0]["expected_outcome"] == {"answer": ["B"]}
 
 
 def test_other_columns_become_metadata_and_a_mapping_is_chosen() -> None:
