@@ -68,8 +68,8 @@ class PreferencesForm(RowForm):
     agents = forms.MultipleChoiceField(required=False, widget=forms.CheckboxSelectMultiple, label="Chosen agents")
     bell = TypesField()
     mail = TypesField()
-    mail_in_digest = forms.BooleanField(required=False, label="Weekly digest instead of immediate mail")
-    digest = forms.BooleanField(required=False, label="Weekly digest by mail, each Monday at 8:00")
+    mail_in_digest = forms.BooleanField(required=False, label="Collect the mails above in the weekly digest")
+    digest = forms.BooleanField(required=False, label="Send the weekly digest each Monday at 8:00")
     time_zone = forms.CharField(
         max_length=40,
         required=False,

@@ -32,7 +32,7 @@ def notices(request: HttpRequest, actor: Actor) -> HttpResponse:
     if about in FAMILIES:
         rows = rows.filter(event__type__startswith=f"{about}.")
     context = {
-        "listing": listing(request, rows, SORTS, one="notice", of=everything),
+        "listing": listing(request, rows, SORTS, one="notification", of=everything),
         "show": show if show == "unread" else "",
         "shows": ["unread"],
         "about": about if about in FAMILIES else "",

@@ -330,7 +330,7 @@ TRAINING: Final = Dashboard(
             (AT, TRAJECTORIES), lived),
         DashboardChart("success", "Success", "Share of trajectories that succeeded, with its 95 % interval.", "lines",
             BY_TIME, (AT, SUCCESS, SUCCESS_LOW, SUCCESS_HIGH), lived, band=True),
-        DashboardChart("cost", "Cost", "Of the calls of trajectories.", "bars", BY_TIME, (AT, COST), lived),
+        DashboardChart("cost", "Cost", "Cost of the model calls.", "bars", BY_TIME, (AT, COST), lived),
         DashboardChart("agents", "By agent", "Training jobs of this site and external services, most first.", "table",
             TRAININGS_BY_AGENT, (AGENT, ChartColumn("place", "Where", "text"), *STATUSES,
             ChartColumn("lived", "Trajectories", "count"), ChartColumn("seconds", "Work time", "seconds"), COST),

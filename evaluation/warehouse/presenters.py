@@ -145,7 +145,7 @@ def _training(rows: dict[str, list[Row]]) -> str:
     lived = int(_total(rows["collected"], "trajectories"))
     parts = []
     if begun:
-        parts.append(f"{counted(begun, 'training')}: {count(done)} completed, {count(failed)} failed.")
+        parts.append(f"{counted(begun, 'training job')}: {count(done)} completed, {count(failed)} failed.")
     if lived:
         rate = percent(_total(rows["collected"], "successes") / lived)
         parts.append(
