@@ -16,9 +16,14 @@ from experiences.rollouts.environments import environments
 from experiences.rollouts.options import POOL, Option
 
 POOLS: Final = {
-    f"{POOL}.train": "Number of training queries.",
+    f"{POOL}.train": "Number of queries to learn from.",
     f"{POOL}.selection": "Number of queries on which checkpoints are compared.",
     f"{POOL}.held_out": "Number of queries for the final proof.",
+}
+POOL_LABELS: Final = {
+    f"{POOL}.train": "Training queries",
+    f"{POOL}.selection": "Selection queries",
+    f"{POOL}.held_out": "Held-out queries",
 }
 OWN_ROWS: Final = "dataset"  # the environment whose queries come from a dataset, so that it has no pools
 
@@ -44,7 +49,7 @@ class OptionInput:
 
     @property
     def label(self) -> str:
-        return self.name.replace(".", " ").replace("_", " ").capitalize()
+        return POOL_LABELS.get(self.name) or self.name.replace(".", " ").replace("_", " ").capitalize()
 
     def shows(self, value: Any) -> bool:
         """True if the input can show the value. A text is always shown: a person may have typed it."""

@@ -279,7 +279,7 @@ def test_an_item_is_edited_removed_and_put_back(console: Client, playbook: Playb
     )
     assert console.post(f"{address}remove/", {"version": 3, "why": "wrong"}).status_code == 302
     shown = page_of(console, address)
-    assert "removed from the playbook" in shown and "Restore with this text" in shown
+    assert "removed from the playbook" in shown and "Restore the item with this text" in shown
     assert console.post(f"{address}revert/", {"version": 4, "as_in": 1}).status_code == 302
     assert "Refunds above the limit" in page_of(console, address)
     assert console.post(f"{address}revert/", {"version": 5, "as_in": 1}).status_code == 409
@@ -331,7 +331,7 @@ def test_an_obstacle_of_evolution_is_shown_and_the_button_is_off(
 def test_the_job_that_holds_the_agent_is_linked(console: Client, operator: Actor, playbook: Playbook) -> None:
     run = queued_run(operator, playbook.agent)
     shown = page_of(console, place(playbook))
-    assert "The agent is held by" in shown and f"/jobs/{run.pk}/" in shown
+    assert "The agent is in use by" in shown and f"/jobs/{run.pk}/" in shown
 
 
 def test_a_running_evolution_shows_itself_and_is_cancelled(console: Client, playbook: Playbook) -> None:

@@ -84,7 +84,7 @@ def test_the_form_of_an_endpoint_says_whether_a_key_is_stored(adam: Any, signed_
         (
             "/endpoints/new/",
             {"name": "", "kind": "openai", "base_url": "", "options": "["},
-            ["Name", "Address", "JSON"],
+            ["Name", "Base URL", "JSON"],
         ),
         ("/tool-servers/new/", {"name": "", "transport": "http"}, ["Name"]),
         ("/prompt-packs/new/", {"name": ""}, ["Name"]),

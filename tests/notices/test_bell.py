@@ -107,7 +107,7 @@ def test_the_head_counts_unread_notices_and_the_list_marks_them(olivia: Any, dan
     assert "Number 1" in html(console.get("/notices/?q=Number 1")) and "Number 2" not in html(
         console.get("/notices/?q=Number 1")
     )
-    assert "No notice matches" in html(console.get("/notices/?about=budget"))
+    assert "No notification matches" in html(console.get("/notices/?about=budget"))
     one = notices_visible(olivia).get(event__text="Number 1")
     theirs = Notice.objects.get(user=dan)
     console.post("/notices/read/", {"notice": one.pk})

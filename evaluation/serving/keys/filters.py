@@ -11,13 +11,15 @@ from django_filters import rest_framework as filters
 from agentcore_site.rest.filters import OnPage
 from agentcore_site.tenancy.models import ApiKey
 
-STATES: Final = (("alive", "alive"), ("exhausted", "spent up"), ("ended", "ended"))
+STATES: Final = (("alive", "active"), ("exhausted", "monthly limit reached"), ("ended", "revoked or expired"))
 EXHAUSTED: Final = Q(spent_micros__gte=F("monthly_micros"))
 
 
 class CallingKeyFilters(OnPage):
     state = filters.ChoiceFilter(
-        method="of_state", choices=STATES, help_text="Ended: revoked or expired. Exhausted: alive, with no money left."
+        method="of_state",
+        choices=STATES,
+        help_text="Ended: revoked or expired. Exhausted: active, with its monthly limit reached.",
     )
     month = filters.CharFilter(method="as_it_is", help_text="What was spent in this month (UTC), e.g. 2026-11.")
     search = filters.CharFilter(method="searched", help_text="Text in the name, its beginning, or its owner's name.")

@@ -178,8 +178,8 @@ OPTIONS: Final[Mapping[str, Option]] = {
     ),
     "difficulty": Option("default, or harder: larger numbers and longer lists.", choices=("default", "harder")),
     "tools": Option("Names of the tools that the agent gets; by default the 16 of which each fits some family.", TOOLS),
-    "timeout_rate": Option("The share of tool calls that time out; .04 by default.", 0.04, 0, 0.5),
-    "corruption_rate": Option("The share of tool calls that return a corrupted result; .06 by default.", 0.06, 0, 0.5),
+    "timeout_rate": Option("The share of tool calls that time out; 0.04 by default.", 0.04, 0, 0.5),
+    "corruption_rate": Option("The share of tool calls that return a corrupted result; 0.06 by default.", 0.06, 0, 0.5),
 }
 
 
