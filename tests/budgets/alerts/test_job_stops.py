@@ -222,6 +222,6 @@ def test_the_page_offers_what_the_person_can_do(
     pressed = at_desk(olivia).post(f"{address}resume/", headers={"HX-Request": "true"})
     assert pressed.status_code == 409 and "no room for the next call" in html(pressed)
     result = html(at_desk(olivia).post(f"/budgets/of-job/{run.pk}/ask/", follow=True))
-    assert "A mail is on its way to adam" in result and 'id="ask"' not in result and "Asked" in result
+    assert "A mail is on its way to adam" in result and 'id="ask"' not in result and "Budget requested" in result
     budget_set_limit(Actor(adam), organization=acme, job=run.job, agent_id=agent.id, limit_micros=MICROS)
     assert 'id="resume" class="button primary"' in html(at_desk(olivia).get(address))

@@ -194,7 +194,7 @@ def test_who_may_deploy_chooses_how_a_playbook_reaches_services(
     browser.force_login(adam)
     admin_form = browser.get(f"/admin/experiences/agent/{agent.pk}/change/").content.decode()
     assert 'name="ace_release"' in admin_form
-    assert "direct: each new version at once" in browser.get(f"/agents/{agent.pk}/").content.decode()
+    assert "each new version at once" in browser.get(f"/agents/{agent.pk}/").content.decode()
 
 
 def test_the_site_chooses_for_playbooks_that_services_make(operator: Actor, agent: Agent, settings: Any) -> None:
