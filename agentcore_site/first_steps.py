@@ -210,7 +210,7 @@ class Guide:
         if job.status == Status.PAUSED:
             text = f"The job is paused: {job.error or job.get_status_reason_display()}"
         elif job.active:
-            text = f"{job.progress:.0%} is done."
+            text = f"{job.progress * 100:.0f} % is done."
         else:
             text = run_verdict(run)
         done = job.status == Status.COMPLETED
@@ -224,7 +224,8 @@ class Guide:
             return FirstStep(title, False, "A proven checkpoint becomes a release, which applications call.")
         if run.best_checkpoint_id is None or not run.verdict.get("low", 0) > 0:
             text = "This job proved no gain, so there is nothing to release. More queries or another job may prove one."
-            return self._open("run.start", title, text, "Open the job", "training:job", run.pk)
+            step = self._open("run.start", title, text, "Launch another job", "training:launch")
+            return _with(step, **{"from": run.pk})
         text = "The gain is proven. Promote the best checkpoint: the promotion makes a release."
         return self._open("release.make", title, text, "Promote it", "serving:promote", run.best_checkpoint_id)
 

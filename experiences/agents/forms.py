@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Self, cast
+from functools import cached_property
+from typing import Any, Final, Self, cast
 
 from django import forms
 from django.conf import settings
@@ -49,6 +50,23 @@ def tool_choices() -> list[tuple[str, str]]:
 
 
 OWN = "own:"  # before the source of a model of our own
+# Parts of an agent's form that are folded at first, with their fields.
+PARTS: Final = {
+    "options": ("environment_options",),
+    "tools": ("tools", "tool_servers"),
+    "prompt": ("prompt_pack", "pack_by_domain", "max_tokens"),
+    "learning": (
+        "reward",
+        "reward_options",
+        "grouped_execution",
+        "objective",
+        "learning_objective",
+        "reflector",
+        "reflector_model",
+    ),
+    "evolution": ("leave_out_rate", "ace_release", "evolves", "ace_delta_model", *EVOLUTION_SETTINGS),
+    "details": ("slug", "description", "philosophy", "opted_out"),
+}
 
 
 class GrantedTools(forms.Widget):
@@ -339,6 +357,15 @@ class AgentForm(RowForm):
             self.fields[name].help_text = of_site + LIMITS.get(name, "")
         stamped = [("", "None: its own system prompt"), *((str(pack.pk), pack.name) for pack in packs_visible(actor))]
         cast(forms.ChoiceField, self.fields["prompt_pack"]).choices = stamped
+
+    @cached_property
+    def open_parts(self) -> list[str]:
+        """Folded parts of the form that hold an error, or another value than an empty form."""
+        return [part for part, names in PARTS.items() if any(self._is_set(name) for name in names)]
+
+    def _is_set(self, name: str) -> bool:
+        field = self[name]
+        return bool(field.errors) or str(field.value() or "") != str(field.field.initial or "")
 
     def options_context(self, name: str) -> dict[str, Any]:
         """Context of the inputs for the options in the field ``name``."""

@@ -15,6 +15,7 @@ from budgets.llm.secret import Secret
 from budgets.llm.types import Endpoint
 from budgets.meter_port import FreeMeter
 from budgets.pricing import Price
+from experiences.learning.lessons.attempts import shared_texts
 from experiences.learning.lessons.library import Library
 from experiences.learning.lessons.prompts import ReflectionOptions
 from experiences.learning.lessons.reflection import Reflected, Reflector
@@ -136,6 +137,7 @@ def setup_of(
         group_tokens=context.group_tokens,
         show_answers=context.show_answers,
         exemplars=context.exemplars,
+        shared=shared_texts(pools.train),
     )
     reflecting = Reflecting(player, options)
     setup = TrainerSetup(

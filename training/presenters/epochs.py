@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
@@ -144,20 +145,36 @@ def search_words(gate: Mapping[str, Any]) -> str:
 
 def nothing_changed(run: TrainingRun) -> str:
     """The verdict of a run that ships what it began with, in which there is nothing to prove."""
-    gates = [epoch["gate"] for epoch in run_epochs(run) if epoch["gate"] is not None]
+    epochs = run_epochs(run)
+    gates = [epoch["gate"] for epoch in epochs if epoch["gate"] is not None]
     decided = [gate for gate in gates if gate.get("looks", 1) and outcome(gate) in ("accepted", "refused")]
     head = "Nothing was changed: the agent goes on with what it had before this run."
     failed = failed_rollouts(run)
     if failed.verdict:
         return failed.verdict
     if not decided:
-        found = unanswered(run) or f"No useful lesson was found. {without_signal(run)}".rstrip()
+        why = " ".join(filter(None, (_all_refused(epochs), without_signal(run))))
+        found = unanswered(run) or f"No useful lesson was found. {why}".rstrip()
         return " ".join(filter(None, (head, found, stopped_without_signal(run), failed.sentence())))
     gate = decided[-1]
     return (
         f"{head} The best candidate, {_lessons(len(gate['candidate']))}, came to {gain_words(gate)}: not enough to be"
         f" sure that it helps. {stopped_without_signal(run)} {failed.sentence()}"
     ).rstrip()
+
+
+def _all_refused(epochs: Sequence[EpochFigures]) -> str:
+    """A sentence about a run in which each proposed lesson was refused before it was measured; "" for others."""
+    why: Counter[str] = Counter()
+    for epoch in epochs:
+        why.update(epoch["refusals"])
+    if not why or any(epoch["taken"] for epoch in epochs):
+        return ""
+    [(most, _)] = why.most_common(1)
+    n = why.total()
+    return (
+        f"{'The one proposal was' if n == 1 else f'All {count(n)} proposals were'} refused, most often because {most}."
+    )
 
 
 def gain_words(gate: Mapping[str, Any]) -> str:

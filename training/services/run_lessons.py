@@ -11,7 +11,7 @@ from django.db.models import F, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Now
 
 from agentcore_site.jobs.models import Job
-from experiences.learning.lessons.attempts import tool_stats
+from experiences.learning.lessons.attempts import shared_texts, tool_stats
 from experiences.learning.lessons.library import Lesson, Library, Status, line_tokens
 from experiences.learning.lessons.prompts import ReflectionOptions
 from experiences.learning.lessons.reflection import Reflected
@@ -24,7 +24,7 @@ from experiences.lessons.services.recording import experiences_sync
 from experiences.lessons.stamps import checked, stamp_of_agent
 from experiences.models import Agent, Experience, ExperienceChange, ExperienceKind, ExperienceStatus, PromptPack
 from experiences.playbooks.selectors import sections_of_agent
-from experiences.rollouts.types import RolloutKey, Trajectory
+from experiences.rollouts.types import RolloutKey, Scenario, Trajectory
 from training.learners.gate import searches
 from training.models import Epoch, TrainingRun
 from training.policies.context import ContextPolicy
@@ -209,7 +209,7 @@ def changed_nothing(run: TrainingRun, policy: ContextPolicy) -> bool:
     return context_of(policy.shipped_lessons) == context_of(library_at_start(run).lessons) and rules[0] == rules[1]
 
 
-def reflection_options(config: GRPOConfig, agent: Agent) -> ReflectionOptions:
+def reflection_options(config: GRPOConfig, agent: Agent, train: Sequence[Scenario]) -> ReflectionOptions:
     context = config.context
     pack = agent.prompt_pack
     return ReflectionOptions(
@@ -224,6 +224,7 @@ def reflection_options(config: GRPOConfig, agent: Agent) -> ReflectionOptions:
         learning_objective=agent.learning_objective,
         show_answers=context.show_answers,
         exemplars=context.exemplars,
+        shared=shared_texts(train),
     )
 
 

@@ -107,7 +107,7 @@ class LazyReflector:
         if self._reflector is None:
             runtime_factory = self.setup.acting
             assert isinstance(runtime_factory, RuntimeFactory)
-            options = reflection_options(self.setup.config, self.agent)
+            options = reflection_options(self.setup.config, self.agent, self.setup.train)
             self._reflector = runtime_factory.reflector(
                 options, recall=self.book.recall, keep=self._keep, check=self.check
             )

@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from agentcore_site.lib.texts import plain
+from experiences.learning.lessons.guards import Shared, shared_by
 from experiences.privacy import cut_short, redact
 from experiences.rollouts.prompt_quoting import bounded
 from experiences.rollouts.types import Scenario, Step, Trajectory, TrajectoryGroup
@@ -83,6 +84,11 @@ def task_text(query: str) -> str:
 def answers_of(scenario: Scenario) -> tuple[str, ...]:
     """The texts that would give the query's answer away."""
     return tuple(dict.fromkeys(_texts(scenario.expected)))
+
+
+def shared_texts(scenarios: Sequence[Scenario]) -> Shared:
+    """Texts that many of a run's training queries share (``guards.shared_by``)."""
+    return shared_by([one.query for one in scenarios], [answers_of(one) for one in scenarios])
 
 
 def right_answer(scenario: Scenario) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from agentcore_site.lib.texts import plain
@@ -17,7 +17,7 @@ from experiences.learning.lessons.attempts import (
     right_answer,
     task_text,
 )
-from experiences.learning.lessons.guards import MAX_WORDS
+from experiences.learning.lessons.guards import MAX_WORDS, Shared
 from experiences.learning.lessons.kinds import queries_text, question_key
 from experiences.learning.lessons.library import Lesson, Library
 from experiences.learning.lessons.operation_answers import Operation
@@ -26,6 +26,7 @@ from experiences.rollouts.prompt_quoting import RULE, quoted, steady_marks, unus
 from experiences.rollouts.types import Trajectory
 
 SHOWN_KINDS: Final = 20  # kinds of queries that are requested at most
+SHOWN_CHOICES: Final = 40
 MAX_OBJECTIVE: Final = 2_000  # characters of each objective that are shown
 
 SUMMARY: Final = """You read one attempt of an agent at a task and say what it did and why it ended as it did.
@@ -59,6 +60,10 @@ numbers of its queries. Each query belongs to one kind. Queries that name one th
 kind."""
 OBJECTIVE: Final = "The block OBJECTIVE says what a good answer of the agent is."
 LEARNING: Final = "The block LEARN ABOUT says what lessons are wanted about."
+CHOICES: Final = (
+    "The block CHOICES lists answers that many tasks share. They give no task away: a lesson may name one of them, as"
+    ' in "When <situation>, answer <choice>.".'
+)
 ANSWER: Final = "The block RIGHT ANSWER is there so that you understand the mistakes. No lesson may give it away."
 
 
@@ -68,7 +73,7 @@ class ReflectionOptions:
     ``concurrency`` questions are asked at once. A group whose attempts have at most ``group_tokens`` tokens together is
     shown whole in one question, without summaries. ``objective`` says what a good answer is, ``learning_objective``
     what lessons should be about. ``show_answers`` shows what is right, and what judges said of the attempts. Of so many
-    groups at most ``exemplars`` are taken."""
+    groups at most ``exemplars`` are taken. ``shared``: texts of the training queries that a lesson may repeat."""
 
     max_groups: int = 4
     each: int = 2
@@ -81,6 +86,7 @@ class ReflectionOptions:
     learning_objective: str = ""
     show_answers: bool = False
     exemplars: int = 0
+    shared: Shared = field(default_factory=Shared)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +141,8 @@ class Prompts:
         blocks = {"KNOWN LESSONS": listed(library.live), "TASK": task_text(scenario.query)}
         if self.options.show_answers and (right := right_answer(scenario)):
             blocks["RIGHT ANSWER"] = right
+        if self.options.shared.answers:
+            blocks["CHOICES"] = redact(plain("\n".join(self.options.shared.answers[:SHOWN_CHOICES])))
         blocks |= {"ATTEMPTS THAT DID WELL": good, "ATTEMPTS THAT DID BADLY": bad}
         return self._messages(LESSONS, blocks, f"lessons/{iteration}/{scenario.index}")
 
@@ -150,7 +158,7 @@ class Prompts:
         wanted = {"OBJECTIVE": self.options.objective, "LEARN ABOUT": self.options.learning_objective}
         blocks = {name: redact(plain(text))[:MAX_OBJECTIVE] for name, text in wanted.items() if text.strip()} | blocks
         mark = unused_mark(steady_marks(self.secret, origin), blocks.values())
-        rules = {"OBJECTIVE": OBJECTIVE, "LEARN ABOUT": LEARNING, "RIGHT ANSWER": ANSWER}
+        rules = {"OBJECTIVE": OBJECTIVE, "LEARN ABOUT": LEARNING, "RIGHT ANSWER": ANSWER, "CHOICES": CHOICES}
         rule = "\n".join([RULE.format(mark=mark), *(text for name, text in rules.items() if name in blocks)])
         options = self.options
         head = instructions.format(rule=rule, words=options.max_words, most=options.max_lessons, kinds=SHOWN_KINDS)

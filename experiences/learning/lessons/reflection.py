@@ -266,7 +266,8 @@ class Reflector:
 
     def _lineage(self, of: Contrast, used: Sequence[Trajectory], iteration: int, epoch: int, *, shown: bool) -> Lineage:
         ranks = relative_ranks(of.group)
-        scenario = of.group.scenario
+        scenario, shared = of.group.scenario, self.options.shared
+        secret = shared.secret(answers_of(scenario))
         return Lineage(
             task=task_text(scenario.query),
             group=f"{iteration}/{scenario.index}",
@@ -276,7 +277,7 @@ class Reflector:
             ground_truth=sum(trajectory.outcome for trajectory in used) / len(used),
             relative_rank=sum(ranks.get(name_of(trajectory), 0.5) for trajectory in used) / len(used),
             tool_stats=tool_stats(used),
-            sources=(Source(scenario.query, answers_of(scenario), shown=shown),),
+            sources=(Source(scenario.query, secret, shown=shown, common=shared.runs),),
         )
 
 

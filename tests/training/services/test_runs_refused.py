@@ -19,8 +19,11 @@ from experiences.agents.services.agents import agent_create
 from experiences.agents.services.endpoints import endpoint_create, endpoint_test, endpoint_update
 from experiences.models import Agent, TrajectoryRecord
 from tests.support.dialects import Body, Dialect, DialectServer, Refusal, reasoning_model
+from tests.support.llm_server import ModelServer
 from tests.support.pages import html
 from tests.support.running import run_to_end
+from tests.support.shop_model import ShopModel
+from training.data.sample import sample_rows
 from training.models import TrainingRun
 from training.services.runs import run_start
 
@@ -246,3 +249,17 @@ def test_a_run_whose_attempts_never_differ_says_so(operator: Actor, asked_agent:
     run.refresh_from_db()
     said = "No useful lesson was found. In each of 4 groups all attempts at a query had the same reward"
     assert said in run.verdict["verdict"] and "raise the temperature" in run.verdict["verdict"]
+
+
+def test_a_run_whose_proposals_were_all_refused_says_why(operator: Actor, adam: Any) -> None:
+    with ModelServer(brain=ShopModel(when=False)) as shop:
+        endpoint = endpoint_create(Actor(adam), name="shop", base_url=shop.base_url, model="shop", api_key="x")
+        price_set(Actor(adam), model="shop", organization=endpoint.organization, free=True)
+        agent = agent_create(operator, name="Sorter", runtime="llm", environment="dataset", endpoint=endpoint)
+        config = CONFIG | {"batch_size": 20, "n_iterations": 2, "context": CONFIG["context"] | {"propose": True}}
+        run = run_start(operator, agent=agent, rows=sample_rows(), config=config)
+        assert run_to_end(run.job).status == Status.COMPLETED
+    run.refresh_from_db()
+    said = r"No useful lesson was found. All (\d+) proposals were refused, most often because (.*)\."
+    found = re.search(said, run.verdict["verdict"])
+    assert found and int(found[1]) > 1 and found[2] == 'it does not begin with "When"'

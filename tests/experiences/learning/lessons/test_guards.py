@@ -8,7 +8,7 @@ import time
 import pytest
 
 from experiences.learning.lessons.attempts import answers_of
-from experiences.learning.lessons.guards import LEAK_WORDS, Source, leak, lesson_fault
+from experiences.learning.lessons.guards import LEAK_WORDS, Source, leak, lesson_fault, shared_by
 from experiences.learning.lessons.library import Lesson
 from experiences.learning.lessons.prompt_injection import suspicion
 from experiences.learning.lessons.removed import RemovedLessons, TakenOut
@@ -161,3 +161,42 @@ def test_a_long_text_is_read_in_time() -> None:
 def test_two_lessons_that_differ_in_what_to_do_are_two(lesson: str, another: str) -> None:
     removed = RemovedLessons((TakenOut(lesson, "a person took it out"),))
     assert removed.why_not(another) == "" and removed.why_not(lesson.upper()) == "a person took it out"
+
+
+def test_classes_of_a_classification_are_shared_and_answers_of_their_own_are_not() -> None:
+    asked = [f"Message {n}. Which team of the shop answers it?" for n in range(100)]
+    teams = ["legal", "Legal ", "customs", "front desk"]
+    shared = shared_by(asked, [[teams[n % 4]] for n in range(100)])
+    assert shared.answers == ("legal", "customs", "front desk"), "the most frequent first, two spellings are one"
+    assert shared.secret(["LEGAL", "Lisbon", "front  desk"]) == ("Lisbon",)
+    source = Source("Message 7. Which team of the shop answers it?", shared.secret(["legal"]), True, shared.runs)
+    assert leak("When a lawyer is named, answer legal: ask which team of the shop answers it.", source) == ""
+    assert shared_by(asked, [[f"town {n}"] for n in range(100)]).answers == ()
+    assert shared_by(["one", "two"], [["legal"], ["legal"]]).answers == (), "two queries are no class"
+    assert shared_by([], []).answers == ()
+
+
+@pytest.mark.parametrize(
+    ("times", "answer", "is_shared"),
+    [
+        (2, "legal", False),
+        (3, "legal", True),
+        (9, "4", False),  # of 100 sums some end alike
+        (10, "4", True),  # a rating
+        (9, "1,024.5", False),
+        (50, "C", False),  # options in another order each time
+        (50, " ", False),
+    ],
+)
+def test_an_answer_is_shared_from_a_share_of_the_queries_on(times: int, answer: str, is_shared: bool) -> None:
+    answers = [[answer] if n < times else [f"answer number {n}"] for n in range(100)]
+    assert bool(shared_by([str(n) for n in range(100)], answers).answers) is is_shared
+
+
+def test_words_of_one_query_in_a_row_stay_a_leak_beside_a_shared_instruction() -> None:
+    asked = [f"Sort the note into a box: the red kite {n} flew over {n} green hills." for n in range(9)]
+    asked.append("Sort the note into a box: Anna buys three red apples and two pears.")
+    shared = shared_by(asked, [[] for _ in asked])
+    source = Source(asked[-1], common=shared.runs)
+    assert leak("When notes come, sort the note into a box.", source) == ""
+    assert "repeats 5 words" in leak("When Anna buys three red apples, stop.", source)

@@ -18,6 +18,7 @@ from budgets.llm.types import Message
 from budgets.meter_port import FreeMeter
 from experiences.learning.lessons.attempts import contrast, spread
 from experiences.learning.lessons.exemplars import HEAD
+from experiences.learning.lessons.guards import Shared
 from experiences.learning.lessons.library import Lesson, Library
 from experiences.learning.lessons.operation_answers import Operation, Operations
 from experiences.learning.lessons.operations import Applied, Lineage, OperationRules, apply_operations
@@ -302,6 +303,19 @@ async def test_a_lesson_that_gives_nothing_away_is_taken_though_the_answer_was_s
     lesson = "When there is no carry, add up a half of the parts and compare."
     result, _, _ = await reflected([found], lambda q: sane(q, lesson), show_answers=True)
     assert after(result).receipts[0].taken
+
+
+@pytest.mark.parametrize("show_answers", [False, True])
+async def test_a_lesson_may_name_a_class_that_many_queries_share(show_answers: bool) -> None:
+    found = group(0.0, 1.0)
+    found.scenario = Scenario(0, "Which team?", {"answer": "legal"})
+    lesson = "When a lawyer is named, answer legal, whatever else is said."
+    for shared, taken in ((Shared(), False), (Shared(("legal", "customs")), True)):
+        options = {"shared": shared, "show_answers": show_answers}
+        result, model, _ = await reflected([found], lambda question: sane(question, lesson), **options)
+        assert (lesson in [one.text for one in after(result).library]) is taken
+        asked = next(one for one in model.asked if one.stage == "lessons")
+        assert ("legal\ncustoms" in asked.text) is taken and ("CHOICES" in asked.text) is taken
 
 
 async def test_objectives_are_in_each_question_as_data() -> None:
