@@ -12,7 +12,7 @@ from budgets.llm.fitting import fitted, messages_fitted
 from budgets.llm.halves import all_paired, clean
 from budgets.llm.images import image_of
 from budgets.llm.opaque import opaque_shown
-from budgets.llm.types import OURS, Endpoint, Message, RequestOptions, ToolSpec
+from budgets.llm.types import OURS, Endpoint, Message, RequestOptions, ToolCall, ToolSpec
 
 CAPTURE: Final[Mapping[str, Any]] = {"logprobs": True, "return_token_ids": True}  # vLLM and SGLang return their tokens
 
@@ -135,14 +135,18 @@ def _message(message: Message) -> dict[str, Any]:
         sent["tool_calls"] = [
             {"id": call.id, "type": "function"}
             | opaque_shown(call.opaque)
-            | {
-                "function": {"name": call.name, "arguments": call.raw or json.dumps(dict(call.arguments))}
-                | dict(call.opaque.get("function", {}))
-            }
+            | {"function": {"name": call.name, "arguments": _arguments(call)} | dict(call.opaque.get("function", {}))}
             for call in message.tool_calls
         ]
     # The service's own fields, as they came; its content, where that is more than the text.
     return sent | all_paired(dict(message.opaque))
+
+
+def _arguments(call: ToolCall) -> str:
+    """The arguments as they came; those that are no object are within one: services refuse a conversation with them."""
+    if call.arguments_error:
+        return json.dumps({"unreadable": call.raw})
+    return call.raw or json.dumps(dict(call.arguments))
 
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:

@@ -147,7 +147,7 @@ def error_beside(value: Mapping[str, Any], kind: str = "", *, begun: bool = Fals
         return error_in(value)  # {"error": true, "message": …}
     named = "error" in (kind, value.get("object"), value.get("type"))
     worded = any(isinstance(value.get(name), str | list) for name in ("message", "detail", "msg"))
-    coded = any(name in value for name in CODES) or (begun and "detail" in value)
+    coded = any(name in value for name in CODES) or value.get("success") is False or (begun and "detail" in value)
     bare = value.get("choices") is None and worded and coded
     return error_in(value) if named or bare else None
 
@@ -243,6 +243,9 @@ def _tool_call(index: int, entry: Any, notes: list[str]) -> ToolCall | None:
     return ToolCall(identity, clean(name)[:NAME_LENGTH], arguments, raw, error, opaque_of_call(entry))
 
 
+LENIENT: Final = json.JSONDecoder(strict=False, parse_constant=_refuse_constant)
+
+
 def arguments_read(value: object) -> tuple[Mapping[str, Any], str, str]:
     """(arguments, their text, what is wrong with them)."""
     if isinstance(value, Mapping):  # Ollama's own shape
@@ -253,7 +256,7 @@ def arguments_read(value: object) -> tuple[Mapping[str, Any], str, str]:
         return {}, json.dumps(value), f"the arguments are {kind(value)}, not an object"
     text = clean(value).replace("\\u0000", "\\ufffd")
     try:
-        parsed = load_halves(text, _refuse_constant)
+        parsed = _arguments_loaded(text)
         while isinstance(parsed, str) and parsed.lstrip()[:1] in ("{", '"', "n"):  # encoded twice, or more often
             text = clean(parsed)
             parsed = load_halves(text, _refuse_constant)
@@ -264,7 +267,33 @@ def arguments_read(value: object) -> tuple[Mapping[str, Any], str, str]:
         return {}, text, "the arguments are no JSON"
     if not isinstance(whole, Mapping):
         return {}, text, f"the arguments are {kind(whole)}, not an object"
-    return whole, text if whole == parsed else json.dumps(whole), ""
+    return whole, text if whole == parsed and _is_json(text) else json.dumps(whole), ""
+
+
+def _is_json(text: str) -> bool:
+    try:
+        load_halves(text, _refuse_constant)
+    except Malformed:
+        return False
+    return True
+
+
+def _arguments_loaded(text: str) -> Any:
+    """JSON of arguments, also with line breaks in its texts, within a fence, or written twice. Raises Malformed."""
+    try:
+        return load_halves(text, _refuse_constant)
+    except Malformed:
+        pass
+    inside = text.strip()
+    if inside.startswith("```") and inside.endswith("```"):
+        inside = inside.strip("`").removeprefix("json").strip()
+    try:
+        value, end = LENIENT.raw_decode(inside)
+        if (rest := inside[end:].strip()) and LENIENT.decode(rest) != value:
+            raise ValueError("two objects that differ")
+    except (ValueError, RecursionError):
+        raise Malformed("The arguments are no JSON.") from None
+    return value
 
 
 def _tokens(value: Mapping[str, Any], choice: Mapping[str, Any]) -> AnswerTokens | None:

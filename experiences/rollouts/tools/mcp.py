@@ -19,7 +19,15 @@ from typing import Any, Final, Literal, Self
 import anyio
 import httpx2
 from mcp import Client, MCPError
-from mcp.types import CONNECTION_CLOSED, REQUEST_TIMEOUT, CallToolResult, EmbeddedResource, TextContent, Tool
+from mcp.types import (
+    CONNECTION_CLOSED,
+    REQUEST_TIMEOUT,
+    CallToolResult,
+    EmbeddedResource,
+    ResourceLink,
+    TextContent,
+    Tool,
+)
 from mcp.types import TextResourceContents as ResourceText
 
 from agentcore_site.outbound import AddressRefused, parsed
@@ -403,6 +411,8 @@ def _read(result: CallToolResult) -> ToolResult:
             texts.append(block.text)
         elif isinstance(block, EmbeddedResource) and isinstance(block.resource, ResourceText):
             texts.append(block.resource.text)
+        elif isinstance(block, ResourceLink):
+            texts.append(f"{block.name}: {block.uri}")
         else:
             others.append(block.type)
     if not texts and result.structured_content is not None:

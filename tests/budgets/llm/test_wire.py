@@ -450,3 +450,35 @@ def test_tokens_are_asked_for_only_where_the_endpoint_says_so(capture: bool) -> 
     asked = {"tools": (), "response_format": None, "temperature": 1.0, "max_tokens": 5, "seed": 1, "stop": None}
     body = orjson.loads(encode(endpoint, [Message("user", "hi")], stream=False, **asked).body)  # type: ignore[arg-type]
     assert ("return_token_ids" in body, "logprobs" in body) == (capture, capture)
+
+
+@pytest.mark.parametrize(
+    ("written", "arguments"),
+    [
+        ('{"text": "a\nb"}', {"text": "a\nb"}),  # a line break as it is
+        ('```json\n{"x": 1}\n```', {"x": 1}),
+        ('{"x": 1}{"x": 1}', {"x": 1}),
+        ('{"x": 1}\n{"x": 1}', {"x": 1}),
+        ('{"x": 1}{"x": 2}', None),
+        ("{'x': 1}", None),
+        ('{"x": 1', None),
+        ('{"x": NaN}', None),
+    ],
+)
+def test_arguments_that_mean_one_object_are_read_and_go_back_as_json(written: str, arguments: Any) -> None:
+    function = {"name": "w", "arguments": written}
+    message = {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "a", "type": "function", "function": function}],
+    }
+    [call] = wire.read({"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}).tool_calls
+    assert (dict(call.arguments) if not call.arguments_error else None) == arguments
+    sent = encode(
+        Endpoint("https://a/v1", "m"),
+        [Message("user", "q"), Message("assistant", "", (call,))],
+        max_tokens=9,
+        stream=False,
+    )
+    back = json.loads(json.loads(sent.body)["messages"][1]["tool_calls"][0]["function"]["arguments"])
+    assert back == ({"unreadable": written} if arguments is None else arguments)

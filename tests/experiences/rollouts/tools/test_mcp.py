@@ -249,6 +249,45 @@ async def test_a_list_whose_pages_lead_in_a_circle_ends() -> None:
         assert [tool.remote for tool in await mcp.tools()] == ["good", "second"] and mcp.odd == {}
 
 
+TEXT = {"type": "text", "text": "good"}
+
+
+@pytest.mark.parametrize(
+    ("result", "read"),
+    [
+        ({"content": [TEXT]}, ToolResult(True, "good", "")),  # the schema of GOOD asks for more
+        ({"content": [TEXT], "structuredContent": {"a": "x"}}, ToolResult(True, "good", "")),
+        ({"content": [TEXT], "isError": None}, ToolResult(True, "good", "")),
+        (
+            {"content": [TEXT, {"type": "json", "json": {"a": 1}}]},
+            ToolResult(True, 'good\n{"type": "json", "json": {"a": 1}}', ""),
+        ),
+        ({"content": [{"type": "text", "text": None}, TEXT]}, ToolResult(True, "good", "")),
+        ({"content": "good"}, ToolResult(True, "good", "")),
+        ({"content": ["good"]}, ToolResult(True, "good", "")),
+        ({"content": TEXT}, ToolResult(True, "good", "")),
+        ({"content": None, "structuredContent": {"a": 1}}, ToolResult(True, '{"a": 1}', "")),
+        ({"structuredContent": {"a": 1}}, ToolResult(True, '{"a": 1}', "")),
+        ({"content": [], "structuredContent": [1, 2]}, ToolResult(True, "[1, 2]", "")),
+        ({"content": [TEXT], "structuredContent": None}, ToolResult(True, "good", "")),
+        ({"toolResult": "good"}, ToolResult(True, "good", "")),
+        ({"content": "the disk is full", "isError": True}, ToolResult(False, "", "the disk is full")),
+        (
+            {"content": [{"type": "resource_link", "uri": "file:///a", "name": "a"}]},
+            ToolResult(True, "a: file:///a", ""),
+        ),
+    ],
+)
+async def test_an_odd_part_of_a_result_costs_no_result(result: dict[str, Any], read: ToolResult) -> None:
+    strict = GOOD | {"outputSchema": {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}}
+    program = LISTING.replace('{"content": [{"type": "text", "text": "good"}]}', f"json.loads({json.dumps(result)!r})")
+    args = ("-c", program, json.dumps([[strict]]), "null")
+    server = MCPServer("odd", "stdio", command=sys.executable, args=args, timeout_s=20.0)
+    async with MCPTools([server], commands=[(sys.executable, "-c")]) as mcp:
+        [tool] = await mcp.tools()
+        assert await tool.run({}) == read
+
+
 # -- what may be used -------------------------------------------------------------------------------------------------
 
 
