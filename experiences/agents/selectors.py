@@ -13,6 +13,7 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require, require_somewhere
 from experiences.lessons.selectors import pack_get
 from experiences.models import Dataset, DatasetRow, EndpointServer, ModelEndpoint, ToolServer
+from experiences.rollouts.conversations import images_of
 
 
 def endpoints_visible(actor: Actor, *, archived: bool = False) -> QuerySet[ModelEndpoint]:
@@ -121,3 +122,9 @@ def dataset_rows(dataset: Dataset) -> list[UploadedRow]:
     """The dataset's rows in their order."""
     rows = DatasetRow.objects.filter(dataset=dataset).order_by("index")
     return [cast(UploadedRow, row) for row in rows.values("query", "expected_outcome", "metadata")]
+
+
+def images_each(dataset: Dataset) -> float:
+    """The images of a query, on average. Only conversations have some."""
+    rows = DatasetRow.objects.filter(dataset=dataset, metadata__has_key="messages").values("query", "metadata")
+    return sum(len(images_of(row["query"], row["metadata"])) for row in rows.iterator()) / max(dataset.size, 1)

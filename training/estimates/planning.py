@@ -15,6 +15,7 @@ from agentcore_site.lib.errors import Invalid
 from agentcore_site.lib.money import dollars, micros
 from agentcore_site.lib.money_format import money
 from budgets.ledger.accounts import limit_standing_micros
+from budgets.llm.tokens import IMAGE_USUAL
 from budgets.llm.types import Endpoint
 from budgets.meter_port import UnknownPrice
 from budgets.metering.price_book import TRAIN, DatabasePriceBook
@@ -215,14 +216,16 @@ class Planned:
             yield f"{n} held-out queries can only detect gains of {gain * 100:.0f} points or more. Add queries."
 
 
-def planned(config: GRPOConfig, agent: Agent, *, n_train: int, n_selection: int, n_held_out: int) -> Planned:
-    """The estimate of a run that is yet to be made.
+def planned(
+    config: GRPOConfig, agent: Agent, *, n_train: int, n_selection: int, n_held_out: int, images: float = 0.0
+) -> Planned:
+    """The estimate of a run that is yet to be made. ``images`` are those of a query, on average.
 
     Raises:
         Invalid: an endpoint of the agent can't be used, or a model that the run asks has no price, so that no call
             could be held to a budget.
     """
-    found = _of_actions(agent) if agent.runtime == AgentRuntime.ACTION else _of_models(agent, config)
+    found = _of_actions(agent) if agent.runtime == AgentRuntime.ACTION else _of_models(agent, config, images)
     pools = {"n_train": n_train, "n_selection": n_selection, "n_held_out": n_held_out}
     asked = measured.work(config, **pools, learns_context=learner_of(agent.runtime, config.learner).learns_context)
     plan = measured.plan(asked, found, ratios=_ratios(agent) if found.measured else ())
@@ -278,7 +281,7 @@ def _ratios(agent: Agent) -> list[float]:
     return [run.spent_micros / micros(run.estimate["cost_usd"]) for run in rows[:JOBS] if run.estimate["cost_usd"]]
 
 
-def _of_models(agent: Agent, config: GRPOConfig) -> Rates:
+def _of_models(agent: Agent, config: GRPOConfig, images: float) -> Rates:
     """Raises:
     Invalid: see ``planned``."""
     learner, price = learner_of(agent.runtime, config.learner), model_price(agent)
@@ -290,7 +293,7 @@ def _of_models(agent: Agent, config: GRPOConfig) -> Rates:
         price,
         question_micros=question_micros,
         philosophy=agent.philosophy,
-        prompt_tokens=len(agent.system_prompt) // 3,
+        prompt_tokens=len(agent.system_prompt) // 3 + math.ceil(images * IMAGE_USUAL),
         max_tokens=agent.max_tokens,
         concurrency=config.max_concurrent_rollouts,
     )

@@ -21,7 +21,7 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from budgets.services import budget_open_job, budget_set_limit
 from experiences.agents.endpoint_config import uses_model_server
-from experiences.agents.selectors import dataset_rows
+from experiences.agents.selectors import dataset_rows, images_each
 from experiences.agents.services.datasets import dataset_create, dataset_of_rows
 from experiences.agents.services.environments import environment_addresses_check, environment_fits, images_fit
 from experiences.lessons.job_prompt import ChosenPrompt, prompt_for, prompt_frozen, with_pack
@@ -31,6 +31,7 @@ from experiences.rollouts.environments.dataset import refuse_judged
 from experiences.trajectories.storage import partition_ensure
 from training.config.validation import ConfigError, parse_config, query_warnings
 from training.config.versions import as_stored
+from training.data.mapping import images_asked
 from training.data.pools import Pools, dataset_pools, environment_pools, pool_sizes, shares
 from training.data.uploads import clean_rows
 from training.estimates import planning
@@ -111,7 +112,7 @@ def run_start(
     if after is not None:
         asked = replace(asked, config=_affordable(asked, pools))
     sizes = {"n_train": len(pools.train), "n_selection": len(pools.selection), "n_held_out": len(pools.held_out)}
-    planned = planning.planned(asked.config, agent, **sizes)
+    planned = planning.planned(asked.config, agent, **sizes, images=_images(asked))
     choose = cache(partial(prompt_for, agent, asked.domain))
     if refused := refusals(actor, planned, choose):
         raise refused[0].error
@@ -138,13 +139,20 @@ def run_start(
     return run
 
 
+def _images(asked: LaunchRequest) -> float:
+    """The images of a query, on average."""
+    if asked.rows is None:
+        return images_each(asked.dataset) if asked.dataset is not None else 0.0
+    return images_asked(asked.rows) / len(asked.rows)
+
+
 def _affordable(asked: LaunchRequest, pools: Pools) -> GRPOConfig:
     """The configuration with as many iterations as its budget is expected to pay for, and at least one. Those that were
     asked for stay where they cost nothing."""
     sizes = {"n_train": len(pools.train), "n_selection": len(pools.selection), "n_held_out": len(pools.held_out)}
     config = asked.config
     most = config.model_copy(update={"n_iterations": MOST_ITERATIONS})
-    paid = planning.planned(most, asked.agent, **sizes).affordable
+    paid = planning.planned(most, asked.agent, **sizes, images=_images(asked)).affordable
     return config if paid is None else config.model_copy(update={"n_iterations": max(paid, 1)})
 
 
@@ -226,7 +234,9 @@ def run_estimate(
         except ValueError as error:
             raise Invalid(str(error), fields={"environment_options": str(error)}) from error
         n_train, n_selection, n_held_out = sizes["train"], sizes["selection"], sizes["held_out"]
-    planned = planning.planned(parsed, agent, n_train=n_train, n_selection=n_selection, n_held_out=n_held_out)
+    pools = {"n_train": n_train, "n_selection": n_selection, "n_held_out": n_held_out}
+    images = images_each(dataset) if dataset is not None else 0.0
+    planned = planning.planned(parsed, agent, **pools, images=images)
     estimate = planned.as_json()
     choose = cache(partial(prompt_for, agent, dataset.domain if dataset is not None else domain.strip()))
     refused = refusals(actor, planned, choose)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
@@ -23,6 +24,7 @@ from experiences.models import Agent, Dataset, ModelEndpoint
 from tests.console.conftest import console, signed_in  # noqa: F401
 from tests.console.test_launch import text
 from tests.support.rows import queued_run
+from training.data.uploads import read_rows
 from training.models import TrainingRun
 from training.services.runs import run_estimate, run_start
 
@@ -290,3 +292,20 @@ def test_a_configuration_sets_or_checks_the_monthly_budget_of_its_agent(
     Budget.objects.filter(scope=Scope.AGENT, agent_id=reader.pk).update(spent_micros=2_000_000)
     _, error = both(Actor(adam), reader, rows, max_monthly_budget_usd=1)
     assert isinstance(error, Invalid) and "$2.00 are spent" in error.message and monthly(reader) == 3_000_000
+
+
+def test_images_of_queries_are_part_of_the_first_guess(operator: Actor, reader: Agent) -> None:
+    def cost(images: int) -> float:
+        rows = []
+        for at in range(60):
+            parts: list[dict[str, Any]] = [{"type": "text", "text": f"Number {at} of {images}?"}]
+            parts += [
+                {"type": "image_url", "image_url": {"url": f"https://example.com/{n}.png"}} for n in range(images)
+            ]
+            rows.append({"messages": [{"role": "user", "content": parts}, {"role": "assistant", "content": str(at)}]})
+        read = read_rows("q.jsonl", json.dumps(rows).encode())
+        dataset = dataset_create(operator, name=f"{images} images", rows=read)
+        return float(run_estimate(operator, agent=reader, dataset=dataset, config=CONFIG)["cost_usd"])
+
+    none, one, two = cost(0), cost(1), cost(2)
+    assert one > 1.3 * none and two - one == pytest.approx(one - none, rel=0.01)
