@@ -14,7 +14,7 @@ from agentcore_site import env
 from agentcore_site.lib.queues import SHORT_TASKS, broker_settings
 from agentcore_site.lib.redis_address import AnyPool, channels_host
 from agentcore_site.postgresql.server import REPLICA_NAME
-from agentcore_site.postgresql.watched import CONNECT_SECONDS, WatchedConnection
+from agentcore_site.postgresql.watched import CONNECT_SECONDS, PatientConnection, WatchedConnection
 
 BASE_DIR = env.ROOT
 DATA_DIR = env.data_dir()
@@ -129,14 +129,16 @@ DISK_MINIMUM_FREE_MB = env.integer("DISK_MINIMUM_FREE_MB", 512, low=0, high=10_0
 IDLE_SECONDS = env.integer("DB_IDLE_IN_TRANSACTION_SECONDS", 30, low=5, high=3600)
 DATABASES["default"]["OPTIONS"] = {"application_name": "agentcore", "connect_timeout": CONNECT_SECONDS}
 DATABASES["default"]["CONN_HEALTH_CHECKS"] = True  # a pool hands out no connection that has ended
-# A pool serves the web process; workers fork, and a pool must not cross a fork, so it is opt-in.
+# A pool serves the web process and short tasks; workers fork, and a pool must not cross a fork, so it is opt-in.
 if DB_POOL := env.integer("DB_POOL", 0, low=0, high=200):
-    # A request is answered within two seconds, also while the database is away or silent.
+    # A request is answered within two seconds, also while the database is away or silent. Tasks have more time.
+    WAITS = env.boolean("DB_POOL_OF_TASKS")
     DATABASES["default"]["OPTIONS"]["pool"] = {
         "min_size": 1,
         "max_size": DB_POOL,
-        "timeout": 1.2,  # then the server is asked whether it is there: see agentcore_site.postgresql
-        "connection_class": WatchedConnection,
+        # Then the server is asked whether it is there: see agentcore_site.postgresql.
+        "timeout": float(CONNECT_SECONDS) if WAITS else 1.2,
+        "connection_class": PatientConnection if WAITS else WatchedConnection,
         "reconnect_timeout": 1.0,  # the next request tries again; the pool's own pauses would grow to minutes
     }
 # Lists and exports are read from it where it has caught up (agentcore_site.postgresql.replica).

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,11 @@ import pytest
 from django.conf import settings
 from django.db.models.functions import Now
 
+from agentcore_site import env
+from agentcore_site.embedded.management.commands import up
 from agentcore_site.embedded.ports import answers, free_port
 from agentcore_site.embedded.reporting import Reporter
+from agentcore_site.embedded.stack import Stack
 from agentcore_site.jobs.lifecycle import claim
 from agentcore_site.jobs.models import HostProcess, Job, Status
 from agentcore_site.lib.host_ids import host_id, process_host_id
@@ -140,3 +144,25 @@ def test_a_host_that_can_not_take_part_says_why(hosts: Hosts, key: str, more: li
     host = hosts.start("worker", *more, key=key)
     assert host.process.wait(90) != 0
     assert why in host.path.read_text(encoding="utf-8")
+
+
+SESSIONS = """
+import django
+django.setup()
+from django.db import connection
+for _ in range(10):
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        print(*cursor.fetchone(), type(connection.connection).__name__)
+    connection.close()  # as Celery does after each task
+"""
+
+
+def test_short_tasks_keep_a_session_of_the_database_that_has_patience(tmp_path: Path) -> None:
+    processes = up.Command()._processes(Stack(tmp_path, lambda line: None), 0, 1, "127.0.0.1")
+    [helper] = [process for process in processes if process.name == "helper"]
+    given = environment() | helper.environment | {"DJANGO_SETTINGS_MODULE": "agentcore_site.settings"}
+    done = subprocess.run([sys.executable, "-c", SESSIONS], env=given, cwd=env.ROOT, capture_output=True, text=True)
+    lines = done.stdout.splitlines()
+    assert len(lines) == 10 and len(set(lines)) < 5, done.stderr  # a pool may open another one while one is busy
+    assert all(line.endswith(" PatientConnection") for line in lines)

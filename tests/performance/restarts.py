@@ -158,7 +158,7 @@ async def measured(up: Up, base: str, needs: dict[str, str], restarts: int) -> d
         for number, kind in enumerate(kinds):
             group.create_task(callers.call(kind, number))
         await asyncio.sleep(CALM_SECONDS)  # what is loaded by first calls
-        before, seconds, replaced = sum(callers.answered.values()), [], []
+        before, seconds, replaced, first_lost = sum(callers.answered.values()), [], [], callers.lost.copy()
         for _ in range(restarts):
             await asyncio.sleep(draw.uniform(0, 2))
             began = time.monotonic()
@@ -172,8 +172,9 @@ async def measured(up: Up, base: str, needs: dict[str, str], restarts: int) -> d
             "slowest_successor_seconds": max(one for by_name in replaced for one in by_name.values()),
             "answered": sum(callers.answered.values()) - before,
             "answered_by_kind": dict(callers.answered),
-            "lost_by_restarts": callers.lost.total(),
-            "lost": dict(callers.lost),
+            "lost_before": dict(first_lost),
+            "lost_by_restarts": (callers.lost - first_lost).total(),
+            "lost": dict(callers.lost - first_lost),
             "longest_call_seconds": round(callers.longest, 2),
         }
         callers.lost.clear()
