@@ -62,9 +62,10 @@ _DIGIT: Final = re.compile(r"\d")
 _CODE: Final = re.compile(r"0\d|\d+\.\d+\.\d")  # a number with zeros before it names something, and so does a version
 _CHOICE: Final = re.compile(r"[A-Ja-j]")  # of a question with choices
 _CHOSEN: Final = re.compile(
-    r"(?:(?:the )?(?:correct |right |best )?(?:option|choice|answer)(?: is)?:? )?"
-    r"(?:[(\[]([a-j])[)\]]|([a-j])(?:[).:]|$| because\b)|\*\*([a-j])\*\*)"
+    r"(?:(?:the )?(?:correct |right |best )?(?:option|choice|answer)(?: is)?:? |i (?:choose|pick|select) )?"
+    r"(?:[(\[]([a-j])[)\]]|([a-j])(?:[).:]|$|,? because\b)|\*\*([a-j])\*\*)"
 )
+_IT_IS: Final = re.compile(r"^it(?:'s| is) ")
 _EDGES: Final = (r"(?<![^\W_])", r"(?![^\W_])")
 _OF_NUMBERS: Final = (r"(?<![\d.,])(?<![^\W_])(?<!\s[-+])(?<!^[-+])", r"(?![^\W_])(?![.,:]\d)")
 _UNSPACED: Final = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
@@ -198,6 +199,7 @@ def exact(expected: Mapping[str, Any], case_sensitive: bool) -> Check:
         right = said in wanted or any(
             comparable(one, case_sensitive=case_sensitive) in wanted for one in shortened(answer)
         )
+        right = right or (not _DIGIT.search(said) and _IT_IS.sub("", said) in wanted)
         right = right or any(is_polar(one, said, short=isinstance(answer, MarkedAnswer)) for one in wanted)
         right = right or bool(days and date_in(comparable(answer)) in days)
         right = right or bool(lists and any(_same_items(items, items_in(answer)) for items in lists))
