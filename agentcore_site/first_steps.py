@@ -202,6 +202,11 @@ class Guide:
             given["dataset"] = self.dataset.pk
         return _with(step, **given)
 
+    @property
+    def _is_judged(self) -> bool:
+        """The job is completed, and its proof has come, for or against a gain."""
+        return self.run is not None and self.run.job.status == Status.COMPLETED and bool(self.run.verdict)
+
     def _result(self) -> FirstStep:
         title, run = "Read the result", self.run
         if run is None:
@@ -211,16 +216,18 @@ class Guide:
             text = f"The job is paused: {job.error or job.get_status_reason_display()}"
         elif job.active:
             text = f"{job.progress * 100:.0f} % is done."
+        elif job.status == Status.COMPLETED and not self._is_judged:
+            text = f"{run_verdict(run)} The proof on held-out queries is still to come."
         else:
             text = run_verdict(run)
-        done = job.status == Status.COMPLETED
+        done = self._is_judged
         return FirstStep(title, done, text, "Open the job", reverse("training:job", args=[run.pk]))
 
     def _release(self) -> FirstStep:
         title, run = "Release", self.run
         if self.is_released:
             return FirstStep(title, True, "The agent has a release. Its page deploys it.")
-        if run is None or run.job.status != Status.COMPLETED:
+        if run is None or not self._is_judged:
             return FirstStep(title, False, "A proven checkpoint becomes a release, which applications call.")
         if run.best_checkpoint_id is None or not run.verdict.get("low", 0) > 0:
             text = "This job proved no gain, so there is nothing to release. More queries or another job may prove one."

@@ -67,10 +67,11 @@ def test_the_demo_agent_goes_the_whole_way(console: Client, operator: Actor, oli
     shown = html(console.get("/"))
     assert "Action required" in shown and f'href="/jobs/{run.pk}/"' in shown
     checkpoint = checkpoint_of_run(run)
-    run.best_checkpoint, run.verdict = checkpoint, {"verdict": "No gain was proven.", "low": -0.02, "high": 0.04}
-    run.save()
     run.job.status = Status.COMPLETED
     run.job.save()
+    assert steps_of(console) == done(5) and "is still to come" in html(console.get("/"))
+    run.best_checkpoint, run.verdict = checkpoint, {"verdict": "No gain was proven.", "low": -0.02, "high": 0.04}
+    run.save()
     assert steps_of(console) == done(6)
     shown = html(console.get("/"))
     assert "No gain was proven." in shown and "nothing to release" in shown and "Promote it" not in shown
