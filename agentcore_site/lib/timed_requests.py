@@ -22,7 +22,8 @@ BYTES_PER_SECOND: Final = 1024  # a body has one second more for each
 
 class TimedRequests(HttpToolsProtocol):
     """Head and body of a request have ``REQUEST_SECONDS`` each, a large body more by its size. A caller that is slower
-    receives 408, and its connection is closed. While the application does not read, the time is not over.
+    receives 408, and its connection is closed. While the application does not read, the time is not over. Between two
+    requests the time is uvicorn's (``--timeout-keep-alive``).
 
     A request may belong to another process (``connection_handover``), which then gets the connection. ``begun``: what
     had arrived of its request there. ``leaving``: this process ends, and begins no request that another one can
@@ -46,6 +47,9 @@ class TimedRequests(HttpToolsProtocol):
             self.data_received(b"")
 
     def data_received(self, data: bytes) -> None:
+        self._unset_keepalive_if_required()
+        if self._timer is None and self._is_idle:
+            self._await_request()
         if self._handover and self._is_idle:
             data, self._first = self._first + data, b""
             if not self.leaving and self._handover.undecided(data):
@@ -81,7 +85,6 @@ class TimedRequests(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def _parse(self, data: bytes) -> None:
-        self._unset_keepalive_if_required()
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -136,8 +139,6 @@ class TimedRequests(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if self._timer is None and not self.transport.is_closing():
-            self._await_request()
         if self.leaving:
             self.loop.call_soon(self.leave)  # once the answer is written
 

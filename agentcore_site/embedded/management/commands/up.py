@@ -361,6 +361,9 @@ class Command(BaseCommand):
         uvicorn += ["--forwarded-allow-ips", ",".join(str(proxy) for proxy in settings.TRUSTED_PROXIES)]
         # A long stream must not keep the process from its end: what is cut off is settled and stored.
         uvicorn += ["--timeout-graceful-shutdown", "12"]
+        # Longer than proxies and clients keep an idle connection (nginx and load balancers: 60 s): the side that closes
+        # first loses no request that is just being sent.
+        uvicorn += ["--timeout-keep-alive", "75"]
         # Pages send nothing over a socket; a larger frame closes it with 1009.
         uvicorn += ["--ws-max-size", str(settings.SOCKET_MAX_FRAME), "--lifespan", "on", "--log-level", "warning"]
         web, count = [*uvicorn, "--fd", str(site.fileno())], settings.GATEWAY_PROCESSES
