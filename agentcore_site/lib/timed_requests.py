@@ -17,6 +17,7 @@ from agentcore_site import env
 from agentcore_site.lib.connection_handover import connection_handover
 
 UPGRADE: Final = (b"connection", b"upgrade", b"http2-settings")  # headers
+LEAVING_SECONDS: Final = 5  # that a process which leaves keeps an idle connection that no other one can take
 BYTES_PER_SECOND: Final = 1024  # a body has one second more for each
 
 
@@ -79,6 +80,10 @@ class TimedRequests(HttpToolsProtocol):
             self._stop()
         elif not patient:
             self.transport.close()
+        elif self.timeout_keep_alive > LEAVING_SECONDS:
+            self.timeout_keep_alive = LEAVING_SECONDS
+            self._unset_keepalive_if_required()
+            self.timeout_keep_alive_task = self.loop.call_later(LEAVING_SECONDS, self.timeout_keep_alive_handler)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop()
@@ -139,6 +144,8 @@ class TimedRequests(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
+        if self._timer is None:  # no next request has begun
+            self._begun = self._in_body = False
         if self.leaving:
             self.loop.call_soon(self.leave)  # once the answer is written
 

@@ -104,9 +104,6 @@ OF_THE_REQUEST: Final = frozenset(
     }
 )
 OF_A_READ_REQUEST: Final = frozenset({400, 402, 409, 413, 422, 429, 451})
-OF_ITS_CALLER: Final = frozenset(
-    {401, 403, 404, 405, 410}
-)  # JSON in one of the forms counts, and a page or a text does not
 BY_STATUS: Final[Mapping[int, type[LLMError]]] = {
     401: AuthFailed,
     402: NoCredit,
@@ -129,7 +126,7 @@ def refusal(status: int, headers: Mapping[str, str], body: bytes, safe: Safe) ->
     found = read_error(value)
     # Another service's answer is not ours to pass on: words outside of a model API's error object are shown where the
     # status says that the request itself was read and refused.
-    readable = found.own or status in OF_A_READ_REQUEST or (status in OF_ITS_CALLER and isinstance(value, Mapping))
+    readable = found.own or status in OF_A_READ_REQUEST
     shown = safe(found.message)[:MESSAGE_LENGTH] if readable else ""
     named = found.code if found.own else ""
     message = f"{status}: {shown or named or 'the answer holds no error message of a model API'}"

@@ -182,8 +182,12 @@ def test_a_stream_ends_whole_after_its_process_was_replaced(site: Site) -> None:
     with Watch(site.keeper), httpx.stream("POST", f"{base}/v1/stream/40", timeout=30) as stream:
         left = {running.handle.pid: running.handle for running in site.keeper.running}
         site.keeper.roll(names(site.keeper), lambda line: None)
-        others = {httpx.post(f"{base}/v1/models").json()["pid"] for _ in range(5)}
-        assert others <= set(pids(site.keeper))
+
+        def answering() -> set[int]:
+            return {httpx.post(f"{base}/v1/models").json()["pid"] for _ in range(5)}
+
+        # A process that leaves begins no call, once it has read the signal.
+        assert wait_until(lambda: answering() <= set(pids(site.keeper)), 5.0)
         pid = json.loads("".join(stream.iter_text()))["pid"]
         assert pid in left and wait_until(lambda: left[pid].poll() == 0, 10.0)
 
@@ -289,5 +293,6 @@ def test_a_site_under_32_callers_loses_no_call_by_a_restart(folder: Path, own_se
     figures = json.loads(done.stdout.splitlines()[-1])
     assert done.returncode == 0 and figures["lost_by_restarts"] == 0
     assert min(figures["answered_by_kind"].values()) > 20
-    assert figures["lost_by_kill"] <= figures["under_way_at_kill"] and figures["lost_after_kill"] == 0
+    # A caller whose kept connection was the killed process's loses one call, under way or the next.
+    assert figures["lost_by_kill"] <= figures["callers_of_killed"] and figures["lost_after_kill"] == 0
     assert figures["journals_of_killed"] > 0 and figures["seconds_until_its_journals_are_finished"] < 5

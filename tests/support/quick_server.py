@@ -13,6 +13,7 @@ import argparse
 import asyncio
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import uvloop
@@ -46,7 +47,7 @@ def answer_of(events: int) -> bytes:
 class Quick(asyncio.Protocol):
     """Counts the bytes of each request by its content-length, and answers when its time has come."""
 
-    def __init__(self, latency: float, whole: bytes, pause: float, words: list[bytes]) -> None:
+    def __init__(self, latency: float, whole: bytes, pause: float = 0.0, words: Sequence[bytes] = ()) -> None:
         self.latency, self.whole, self.pause, self.words = latency, whole, pause, words
         self.seen = b""
         self.transport: Any = None
