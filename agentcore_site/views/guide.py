@@ -11,8 +11,8 @@ from django.shortcuts import redirect, render
 from agentcore_site.console.cookies import keep_in_browser
 from agentcore_site.console.pages import page, post_page
 from agentcore_site.first_steps import Guide
-from agentcore_site.lib.errors import Missing
 from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.permissions import current_organization, require
 
 HIDDEN: Final = "guide_hidden"  # a cookie
 
@@ -20,9 +20,9 @@ HIDDEN: Final = "guide_hidden"  # a cookie
 @page
 def get_started(request: HttpRequest, actor: Actor) -> HttpResponse:
     """The guide also where it is over or hidden."""
-    if (guide := _guide(actor)) is None:
-        raise Missing("The guide is for people who may make agents in an organisation.")
-    return render(request, "agentcore_site/get_started.html", _context(guide))
+    home = current_organization(actor)
+    require(actor, "agent.edit", home)
+    return render(request, "agentcore_site/get_started.html", _context(Guide(actor, home)))
 
 
 @post_page

@@ -141,7 +141,7 @@ def test_after_some_jobs_an_organisation_needs_no_guide(console: Client, operato
 
 def test_a_viewer_is_shown_no_action(stella: Any, charlie: Any, signed_in: SignIn, agent: Agent) -> None:
     assert "Get started" not in html(signed_in(stella).get("/"))
-    assert signed_in(stella).get("/get-started/").status_code == 404
+    assert signed_in(stella).get("/get-started/").status_code == 403
     # Another organisation's agent is no step of one's own.
     assert steps_of(signed_in(charlie)) == done(0)
     assert signed_in(stella).post("/agents/demo/").status_code == 403
