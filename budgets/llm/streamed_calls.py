@@ -55,14 +55,14 @@ class _StreamedCall:
 
     @property
     def held(self) -> bool:
-        """Whether its arguments wait for their end, since they don't begin as an object does, or are an empty one that
-        holds the place of arguments to come."""
+        """True until the end of the stream for arguments that don't begin as an object, and for an empty object before
+        later arguments."""
         start = self._start
         return bool(start) and (start[0][0] != "{" or start == [EMPTY])
 
     @property
     def empty(self) -> bool:
-        """Whether its arguments are none so far, or an empty object."""
+        """True if no arguments have come yet, or only an empty object."""
         return self._start in ([], [EMPTY])
 
     @property

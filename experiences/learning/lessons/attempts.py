@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -87,8 +88,14 @@ def answers_of(scenario: Scenario) -> tuple[str, ...]:
 
 
 def shared_texts(scenarios: Sequence[Scenario]) -> Shared:
-    """Texts that many of a run's training queries share (``guards.shared_by``)."""
-    return shared_by([one.query for one in scenarios], [answers_of(one) for one in scenarios])
+    """Texts that many of a run's training queries share (``guards.shared_by``). Kept by the queries and answers: a job
+    asks in each of its slices, and long queries take a second to read."""
+    return _shared(tuple(one.query for one in scenarios), tuple(answers_of(one) for one in scenarios))
+
+
+@lru_cache(maxsize=4)
+def _shared(queries: tuple[str, ...], answers: tuple[tuple[str, ...], ...]) -> Shared:
+    return shared_by(queries, answers)
 
 
 def right_answer(scenario: Scenario) -> str:

@@ -148,7 +148,7 @@ _DENIED_AFTER: Final = re.compile(
 )
 _SENTENCE_ENDS: Final = re.compile(r"[.;!?]\s+|\n")
 _FIRST_SENTENCE: Final = re.compile(r"([^\n]{1,80}?)[.!]\s+(?=[A-Z(])(.*)", re.DOTALL)
-# What follows a first sentence of a number alone is no explanation of it: steps that are counted, or a conclusion.
+# Text behind a first sentence that is only a number, where the text does not explain it: numbered steps, a conclusion.
 _GOES_ON: Final = re.compile(
     r"(?:^|\s)\(?2[.)]\s|\b(?:answer|total|therefore|thus|hence|so|result|finally|wait|actually|correction|sorry)\b",
     re.IGNORECASE,

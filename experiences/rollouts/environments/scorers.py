@@ -219,7 +219,7 @@ def exact(expected: Mapping[str, Any], case_sensitive: bool) -> Check:
 
 
 def _same_items(wanted: list[str], said: list[str]) -> bool:
-    """Whether two lists have the same items in the same order; numbers are the same in any form."""
+    """True if two lists have equal items in the same order. Two forms of one number are equal."""
     if len(wanted) != len(said):
         return False
     for one, other in zip(wanted, said, strict=True):

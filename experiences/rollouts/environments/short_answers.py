@@ -65,7 +65,7 @@ def shortened(answer: str) -> Iterator[str]:
 
 
 def is_polar(wanted: str, said: str, *, short: bool) -> bool:
-    """Whether a text says yes or no (true, false) as it is wanted, and not both. Both texts are ``comparable``."""
+    """True if the text gives the wanted one of yes and no (true, false) and not the other. Both are ``comparable``."""
     opposite = _OPPOSITES.get(wanted)
     if opposite is None or not (short or len(said) <= MAX_SHORT):
         return False

@@ -127,7 +127,8 @@ class Command(BaseCommand):
                 here = f"{scheme}://{options['bind']}:{port}"
                 self.say(f"console: {settings.PUBLIC_URL or here}{settings.SUB_PATH}/", sys.stdout)
                 if role == ALL and not any(options[one] for one in DEMOS):
-                    self._say_first_account(here)
+                    # Beside the watch over the processes, which must not wait for another program.
+                    threading.Thread(target=self._say_first_account, args=(here,), daemon=True).start()
             last_line, status = self._stay(stack, options, stopping, port)
         except (CannotStart, env.BadEnvironment) as error:
             raise CommandError(str(error)) from error
