@@ -13,7 +13,8 @@ LLMError
 │   ├── BadAddress       this site does not call the endpoint's address: nothing was sent
 │   ├── AuthFailed       401, 403
 │   ├── NoCredit         402, or a 429 that says that the quota is used up
-│   ├── ModelNotFound    404
+│   ├── ModelNotFound    404, 405
+│   ├── OtherApi         a success in the form of another API: the endpoint's address is wrong
 │   └── ContextTooLong   the prompt does not fit the model
 ├── Malformed            an answer of a model API came whole and can't be used: empty choices, wrong types, too large.
 │                        It was paid for, so that trying again is the caller's decision
@@ -103,13 +104,18 @@ class ModelNotFound(Permanent):
     pass
 
 
+class OtherApi(Permanent):
+    pass
+
+
 class ContextTooLong(Permanent):
     pass
 
 
 class Malformed(LLMError):
     """``quoted`` is what the provider wrote; ``{}`` in the message is replaced by its first ``most`` characters.
-    ``broken``: it is no answer of a model API (``BrokenAnswer`` is what the client makes of it)."""
+    ``broken``: it is no answer of a model API (``BrokenAnswer`` is what the client makes of it). ``other``: it is
+    one of another API (``OtherApi``)."""
 
     def __init__(
         self,
@@ -120,11 +126,12 @@ class Malformed(LLMError):
         quoted: str = "",
         most: int = 80,
         broken: bool = False,
+        other: bool = False,
         code: str = "",
         param: str = "",
     ) -> None:
         self.code, self.param = code, param
-        self.quoted, self.broken = quoted, broken
+        self.quoted, self.broken, self.other = quoted, broken, other
         self._frame, self._most = message, most
         super().__init__(self.quoting(str), status=status, retry_after=retry_after)
 

@@ -17,6 +17,7 @@ from budgets.llm.events import Event
 from budgets.llm.finish import NAMES, breaks_off, ends, finish_of, reason_in
 from budgets.llm.halves import Halves, all_paired, clean
 from budgets.llm.opaque import merge, opaque_of_message, weight
+from budgets.llm.other_forms import other_api, unwrapped
 from budgets.llm.streamed_calls import CallPiece, StreamedCalls
 from budgets.llm.usage import kind, merged_usage, usage_in
 from budgets.llm.wire import DONE, dumped_json, error_beside, error_in, load_halves
@@ -124,7 +125,9 @@ class Assembly:
         return [StreamDelta(self._written({}, {}, text, calls, {}), text, tuple(calls)), StreamDelta(DONE)]
 
     def _chunk(self, chunk: object, data: str, name: str, strict: bool) -> StreamDelta:
-        if isinstance(chunk, list) and len(chunk) == 1:
+        if (inner := unwrapped(chunk)) is not chunk:
+            chunk, data = inner, dumped_json(inner).decode()
+        elif isinstance(chunk, list) and len(chunk) == 1:
             chunk = chunk[0]  # Google's errors
         if not isinstance(chunk, Mapping):
             if name == "error":
@@ -140,6 +143,8 @@ class Assembly:
             self._head["usage"] = merged_usage(self._head.get("usage"), usage)
         if (error := error_beside(chunk, name, begun=self._begun)) is not None:
             raise error
+        if choices is None and not self._begun and (why := other_api(chunk)):
+            raise Malformed(why, other=True)
         if choices is not None and not isinstance(choices, list):
             raise Malformed(f"choices of a chunk is {kind(choices)}.")
         found = StreamDelta(data)

@@ -25,8 +25,18 @@ from agentcore_site.outbound import (
     Response,
     Target,
 )
-from budgets.llm.errors import BadAddress, BadRequest, BrokenAnswer, ConnectionLost, LLMError, Malformed, Timeout
+from budgets.llm.errors import (
+    BadAddress,
+    BadRequest,
+    BrokenAnswer,
+    ConnectionLost,
+    LLMError,
+    Malformed,
+    OtherApi,
+    Timeout,
+)
 from budgets.llm.events import Event, EventReader, begins_stream
+from budgets.llm.other_forms import unwrapped
 from budgets.llm.refusals import refusal, refusal_in_answer
 from budgets.llm.request import ModelRequest
 from budgets.llm.secret import Secret
@@ -220,6 +230,8 @@ class _Reading:
             if not cut and (events := _events_in(body, self._endpoint.max_answer_bytes)):
                 return self._assembled(events)
             value, strict = load(body), False
+        if (inner := unwrapped(value)) is not value:
+            value, strict = inner, False
         answer = read(value)
         if self._listener is not None:
             self._pass_on_whole(standard_body(body, value, strict=strict), answer)
@@ -273,7 +285,7 @@ class _Reading:
                 error.usage = replace(error.usage, output_tokens=None, cost_micros=None)
         found = refusal_in_answer(error, self._endpoint.safe)
         found.final = self._passed_on
-        if error.broken and (assembly is not None or isinstance(found, BrokenAnswer)):
+        if isinstance(found, OtherApi) or (error.broken and (assembly is not None or isinstance(found, BrokenAnswer))):
             found.received = _written(self._found, self._announced) if assembly is None else assembly.size
         return found
 

@@ -20,6 +20,7 @@ from budgets.llm.errors import Malformed
 from budgets.llm.finish import breaks_off, finish_of, reason_in
 from budgets.llm.halves import all_paired, clean
 from budgets.llm.opaque import opaque_of_call, opaque_of_message
+from budgets.llm.other_forms import PAGE, other_api, unwrapped
 from budgets.llm.types import Answer, AnswerTokens, ReportedUsage, ToolCall
 from budgets.llm.usage import as_number, kind, read_usage, usage_in, without_zeros
 
@@ -31,7 +32,7 @@ CODES: Final = ("code", "status_code", "status")  # of an error
 
 def parse(body: bytes) -> Answer:
     """The answer in the body of a response that says success; raises Malformed only."""
-    return read(load(body))
+    return read(unwrapped(load(body)))
 
 
 def load(body: bytes | str) -> Any:
@@ -63,7 +64,8 @@ def load_halves(body: bytes | str, constant: Callable[[str], Any] = lambda _: No
         return load_halves(text.rstrip().removesuffix(DONE).rstrip().removesuffix("data:"), constant)
     if not text.strip():
         raise Malformed("The answer is empty.", broken=True)
-    raise Malformed("The answer is no JSON.", broken=True)  # it may be a page of somewhere else: it is not quoted
+    # It may be a page of somewhere else: it is not quoted.
+    raise Malformed(PAGE if text.lstrip()[:1] == "<" else "The answer is no JSON.", broken=True)
 
 
 def _refuse_constant(name: str) -> None:
@@ -74,6 +76,8 @@ def read(value: object) -> Answer:
     """The answer in a parsed body. Raises Malformed, with the usage as far as the body had it."""
     notes: list[str] = []
     if not isinstance(value, Mapping):
+        if isinstance(value, list) and (why := other_api(value)):
+            raise Malformed(why, other=True)
         raise Malformed(f"The answer is {kind(value)}, not an object.", broken=True)
     usage = read_usage(usage_in(value), notes)
     try:
@@ -157,6 +161,8 @@ def _choice(value: Mapping[str, Any], notes: list[str]) -> Mapping[str, Any]:
     if not choices and (error := error_beside(value)) is not None:
         raise error
     if not isinstance(choices, list):
+        if choices is None and (why := other_api(value)):
+            raise Malformed(why, other=True)
         if choices is None:  # of a model API, or of a proxy that says something else
             raise Malformed("The answer has no choices.", broken=read_usage(value.get("usage"), []) == ReportedUsage())
         raise Malformed(f"choices is {kind(choices)}.")

@@ -7,7 +7,7 @@ the tool's own span, or the one in the input of the next model call.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any, Final
 
@@ -39,13 +39,13 @@ def trajectory_of(spans: Iterable[AgentSpan], scenario: int, *, cost_of: CostOf)
     if not about_agents:
         raise NothingOfAgents("No span is about an agent, a model or a tool.")
     known = {one.id for one in found}
-    root = next((one for one in found if one.parent not in known), found[0])
+    root = next(iter(_roots(found, known)), found[0])
     models = _once(_innermost([agent for agent in about_agents if agent.kind is SpanKind.MODEL], found))
     owned, unpriced = _steps(models, [agent for agent in about_agents if agent.kind is SpanKind.TOOL], cost_of)
     if not any(step.action["type"] == "answer" for step, _ in owned):
         owned += _whole_answer(root, about_agents, after=bool(owned))
     steps = _nested(owned, {one.id: one.parent for one in found})
-    failed = root.error
+    failed = _last(found, known).error
     ended = max(one.ended for one in found)
     return Trajectory(
         key=RolloutKey(0, scenario, 0),
@@ -60,6 +60,16 @@ def trajectory_of(spans: Iterable[AgentSpan], scenario: int, *, cost_of: CostOf)
         started_at=root.began,
         duration_ms=(ended - root.began) * 1e3,
     )
+
+
+def _roots(found: Sequence[AgentSpan], known: Set[str]) -> list[AgentSpan]:
+    """The spans without a parent; where there is none, those whose parent is another program's."""
+    return [one for one in found if not one.parent] or [one for one in found if one.parent not in known]
+
+
+def _last(found: Sequence[AgentSpan], known: Set[str]) -> AgentSpan:
+    """The root that decides: of several the one that ended last."""
+    return max(_roots(found, known) or found[:1], key=lambda one: one.ended)
 
 
 def _joined(found: Sequence[AgentSpan]) -> list[AgentSpan]:
@@ -222,7 +232,8 @@ def _decisions(model: AgentSpan, waiting: list[AgentSpan], later: Sequence[SpanM
 def _taken(waiting: list[AgentSpan], call: SpanToolCall, after: float) -> AgentSpan | None:
     """The span of a tool call: by its id, else the next one of its name."""
     by_id = [span for span in waiting if call.id and span.call == call.id]
-    by_name = [span for span in waiting if span.tool == call.name and not span.call and span.began >= after]
+    named = [span for span in waiting if span.tool == call.name and not span.call]
+    by_name = [span for span in named if span.began >= after] or named[-1:]  # a clock that is behind
     if not (found := by_id or by_name):
         return None
     waiting.remove(found[0])

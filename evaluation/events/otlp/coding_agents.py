@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from evaluation.events.otlp.dialects import AGENT, MODEL, TOOL, number
+from evaluation.events.otlp.messages import parsed
 from evaluation.events.otlp.spans import OtlpSpan, span_of
 
 PREFIXES: Final = ("claude_code.", "codex.", "gemini_cli.")
@@ -29,8 +30,8 @@ EVENTS: Final = {
     "gemini_cli.api_error": MODEL,
     "gemini_cli.tool_call": TOOL,
 }
-KIND: Final = "event.kind"  # of Codex's stream: only the last event of an answer has its tokens
-LAST: Final = "response.completed"
+KIND: Final = "event.kind"  # of Codex's stream: only the last event of an answer has its tokens, or its error
+LAST: Final = ("response.completed", "response.failed", "response.incomplete")
 SESSIONS: Final = ("conversation.id", "session.id", "conversation_id", "session_id")
 PROMPTS: Final = ("prompt.id", "prompt_id")
 MILLISECOND: Final = 1_000_000  # in nanoseconds
@@ -39,7 +40,7 @@ MILLISECOND: Final = 1_000_000  # in nanoseconds
 def span_of_event(name: str, about: Mapping[str, Any], *, id: str, at: int) -> OtlpSpan | None:
     """None: the event says nothing of a prompt, a call of a model or of a tool."""
     kind, session = EVENTS.get(name), _first(about, *SESSIONS)
-    if kind is None or session is None or about.get(KIND, LAST) != LAST:
+    if kind is None or session is None or about.get(KIND, LAST[0]) not in LAST:
         return None
     trace = _digest(name.partition(".")[0], str(session), str(_first(about, *PROMPTS) or ""))
     root = kind == AGENT
@@ -73,7 +74,6 @@ def _prompt(about: Mapping[str, Any]) -> dict[str, Any]:
 def _call(about: Mapping[str, Any]) -> dict[str, Any]:
     """Anthropic counts reads and writes of the cache beside the input; Gemini counts thoughts beside the output."""
     read, written = number(about.get("cache_read_tokens")) or 0, number(about.get("cache_creation_tokens")) or 0
-    text = _first(about, "response_text")
     return {
         "gen_ai.request.model": about.get("model"),
         "gen_ai.response.id": _first(about, "request_id", "response_id"),
@@ -84,8 +84,22 @@ def _call(about: Mapping[str, Any]) -> dict[str, Any]:
         or number(_first(about, "cached_token_count", "cached_content_token_count")),
         "gen_ai.usage.cache_creation.input_tokens": written,
         "gen_ai.usage.cost": _dollars(about.get("cost_usd")),
-        "gen_ai.output.messages": [{"role": "assistant", "content": str(text)}] if text else None,
+        "gen_ai.output.messages": _answer(_first(about, "response_text")),
     }
+
+
+def _answer(text: Any) -> list[dict[str, Any]] | None:
+    """Gemini CLI writes the answer as JSON: whole, or a list of the pieces of its stream."""
+    found = parsed(text)
+    pieces = found if isinstance(found, list) else [found]
+    if not all(isinstance(one, dict) and "candidates" in one for one in pieces):
+        return [{"role": "assistant", "content": str(text)}] if text else None
+    candidates = [next(iter(one["candidates"] or ()), None) for one in pieces]
+    contents = [one.get("content") for one in candidates if isinstance(one, dict)]
+    parts = [part for one in contents if isinstance(one, dict) for part in one.get("parts") or ()]
+    said = [part for part in parts if isinstance(part, dict) and not part.get("thought")]
+    text = "".join(part["text"] for part in said if isinstance(part.get("text"), str))
+    return [{"role": "model", "parts": [{"text": text}, *(part for part in said if "functionCall" in part)]}]
 
 
 def _tool(about: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,22 +9,25 @@ numbered attributes, events or logs. Supported too are OpenInference
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from budgets.llm.usage import as_number
 from evaluation.events.otlp.agent_spans import AgentSpan, SpanKind, SpanMessage
 from evaluation.events.otlp.dialects import as_genai
 from evaluation.events.otlp.messages import (
+    arguments_of,
     joined,
     listed,
     message_of,
     messages_of,
     openai_calls,
     parsed,
+    result_of,
     sequence,
     text_of,
 )
-from evaluation.events.otlp.spans import OtlpSpan, SpanEvent
+from evaluation.events.otlp.spans import NO_WORDS, OtlpSpan, SpanEvent
 
 MOST_TOKENS: Final = 2**31 - 1
 DETAILS: Final = "gen_ai.client.inference.operation.details"  # an event that carries what else are attributes
@@ -36,10 +39,14 @@ MESSAGE_EVENTS: Final = {
     "gen_ai.tool.message": "tool",
 }
 CONTENTS: Final = {"gen_ai.content.prompt": "gen_ai.prompt", "gen_ai.content.completion": "gen_ai.completion"}
-ASKED: Final = ("input.value", "traceloop.entity.input", "gen_ai.prompt", "llm.prompts")
-ANSWERED: Final = ("output.value", "traceloop.entity.output", "gen_ai.completion", "llm.responses")
-ARGUMENTS: Final = ("gen_ai.tool.call.arguments", "tool.parameters", *ASKED, "gcp.vertex.agent.tool_call_args")
-RESULTS: Final = ("gen_ai.tool.call.result", *ANSWERED, "gcp.vertex.agent.tool_response")
+ASKED: Final = ("input.value", "traceloop.entity.input", "gen_ai.prompt", "llm.prompts", "pydantic_ai.all_messages")
+ANSWERED: Final = ("output.value", "traceloop.entity.output", "gen_ai.completion", "llm.responses", "final_result")
+# ``tool.parameters`` is the schema in OpenInference's specification, and in some senders the arguments.
+ARGUMENTS: Final = (
+    *("gen_ai.tool.call.arguments", "tool_arguments", "gcp.vertex.agent.tool_call_args", *ASKED, "tool.parameters"),
+)
+RESULTS: Final = ("gen_ai.tool.call.result", "tool_response", "gcp.vertex.agent.tool_response", *ANSWERED)
+EVENTS: Final = ("events", "all_messages_events")  # attributes that hold a list of events (pydantic-ai)
 LOGGED: Final = "agentcore.log.event"  # the name of the log record that a span was made of
 # Of a call whose sender names no operation:
 SIGNS: Final = ("gen_ai.response.model", "gen_ai.response.id", "gen_ai.usage.input_tokens")
@@ -66,6 +73,8 @@ OPERATIONS: Final = {
     "workflow": SpanKind.AGENT,
     "task": SpanKind.AGENT,
 }
+OF_AN_AGENT: Final = frozenset({"pydantic_ai.all_messages", "all_messages_events", "final_result"})
+MERGED: Final = "(merged"  # Google's ADK writes a span for calls at once beside those of each
 OF_A_SPAN: Final = ("trace", "id", "parent", "name", "began", "ended", "error")
 SAYS_KIND: Final = ("gen_ai.operation.name", "openinference.span.kind", "llm.request.type", "traceloop.span.kind")
 
@@ -75,11 +84,17 @@ def kind_of(span: OtlpSpan) -> SpanKind:
 
 
 def _kind(about: Mapping[str, Any]) -> SpanKind:
+    if str(about.get("gen_ai.tool.name", "")).startswith(MERGED):
+        return SpanKind.OTHER
     for name in SAYS_KIND:
         if (found := OPERATIONS.get(str(about.get(name, "")).lower())) is not None:
             return found
     if LOGGED in about:
         return SpanKind.MESSAGES
+    if "gen_ai.tool.name" in about:
+        return SpanKind.TOOL
+    if not OF_AN_AGENT.isdisjoint(about):
+        return SpanKind.AGENT
     named = str(next((about[name] for name in SAYS_KIND if about.get(name)), ""))
     signs = SIGNS if named else UNNAMED_SIGNS
     shown = named.lower() not in NO_MODEL and any(name in about for name in signs)  # perhaps by a name of its own
@@ -88,32 +103,42 @@ def _kind(about: Mapping[str, Any]) -> SpanKind:
 
 def read(span: OtlpSpan) -> AgentSpan:
     about = as_genai(_with_details(span))
-    kind = _kind(about)
+    kind, events = _kind(about), (*span.events, *_events(about))
     session = _text(
         about, "gen_ai.conversation.id", "session.id", "traceloop.association.properties.session_id", "thread.id"
     )
     common: dict[str, Any] = {name: getattr(span, name) for name in OF_A_SPAN} | {"kind": kind, "session": session}
     if kind is SpanKind.OTHER:
         return AgentSpan(**common)
-    common["error"] = span.error or _text(about, "error.message")
+    common["error"] = _error(span) or _text(about, "error.message")
     if kind is SpanKind.MESSAGES:
         events = (SpanEvent(str(about[LOGGED]), about),)
         return AgentSpan(**common, inputs=tuple(_inputs(about, events)), outputs=tuple(_outputs(about, events)))
-    common |= {"inputs": tuple(_inputs(about, span.events)), "outputs": tuple(_outputs(about, span.events))}
+    common |= {"inputs": tuple(_inputs(about, events)), "outputs": tuple(_outputs(about, events))}
     if kind is SpanKind.TOOL:
         return AgentSpan(
             **common,
             tool=_text(about, "gen_ai.tool.name", "tool.name", "traceloop.entity.name") or span.name,
             call=_text(about, "gen_ai.tool.call.id", "tool_call.id"),
-            arguments=_said(about, ARGUMENTS, span, "gen_ai.tool.message", "content"),
-            result=_said(about, RESULTS, span, CHOICE, "message"),
+            arguments=arguments_of(_said(about, ARGUMENTS, span, "gen_ai.tool.message", "content")),
+            result=result_of(_said(about, RESULTS, span, CHOICE, "message")),
         )
     return AgentSpan(
         **common,
-        model=_text(about, "gen_ai.response.model", "gen_ai.request.model", "llm.model_name"),
-        input_tokens=_count(about, "gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt"),
+        model=_text(
+            about,
+            *("gen_ai.response.model", "gen_ai.request.model", "llm.model_name", "llm.response.model"),
+            "llm.request.model",
+        ),
+        input_tokens=_count(
+            about,
+            *("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt"),
+            "llm.usage.prompt_tokens",
+        ),
         output_tokens=_count(
-            about, "gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion"
+            about,
+            *("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion"),
+            "llm.usage.completion_tokens",
         ),
         cached_tokens=_count(
             about,
@@ -147,6 +172,7 @@ def _inputs(about: Mapping[str, Any], events: Sequence[SpanEvent]) -> list[SpanM
         listed(about.get("gen_ai.input.messages"), "user")
         or _numbered(about, "llm.input_messages", "message.")
         or _numbered(about, "gen_ai.prompt", "")
+        or _numbered(about, "llm.prompts", "")
         or [
             message_of({"content": None, **_body(one)}, MESSAGE_EVENTS[one.name])
             for one in events
@@ -162,6 +188,7 @@ def _outputs(about: Mapping[str, Any], events: Sequence[SpanEvent]) -> list[Span
         listed(about.get("gen_ai.output.messages"), "assistant")
         or _numbered(about, "llm.output_messages", "message.")
         or _numbered(about, "gen_ai.completion", "", role="assistant")
+        or _numbered(about, "llm.completions", "", role="assistant")
         or [_choice(_body(one)) for one in events if one.name == CHOICE]
         or messages_of(_first(about, *ANSWERED, "gcp.vertex.agent.llm_response"), "assistant")
     )
@@ -171,7 +198,21 @@ def _body(event: SpanEvent) -> Mapping[str, Any]:
     """An event's fields: of a log they are its body."""
     body = parsed(_first(event.attributes, "body", "gen_ai.event.content"))
     found = {**event.attributes, **(body if isinstance(body, Mapping) else {})}
-    return found | {"tool_call_id": found.get("id")}
+    return found | {"tool_call_id": found.get("tool_call_id") or found.get("id")}
+
+
+def _events(about: Mapping[str, Any]) -> list[SpanEvent]:
+    """The events of an attribute."""
+    listed = next((found for name in EVENTS if (found := sequence(about.get(name)))), ())
+    return [SpanEvent(str(one.get("event.name", "")), one) for one in listed if isinstance(one, Mapping)]
+
+
+def _error(span: OtlpSpan) -> str:
+    """The words of a failure; of a status without any those of the exception."""
+    if span.error != NO_WORDS:
+        return span.error
+    said = (_text(event.attributes, "exception.message", "exception.type") for event in span.events)
+    return next(filter(None, said), span.error)
 
 
 def _said(about: Mapping[str, Any], names: Sequence[str], span: OtlpSpan, event: str, field: str) -> Any:
@@ -209,7 +250,13 @@ def _of_fields(fields: Mapping[str, Any], role: str) -> SpanMessage:
             contents.append(str(value))
     text = text_of(fields.get("content")) if fields.get("content") is not None else "\n".join(contents)
     made = tuple(openai_calls([call for _, call in sorted(calls.items())]))
-    return SpanMessage(str(fields.get("role") or role), text, made, str(fields.get("tool_call_id") or ""))
+    speaker, answered = str(fields.get("role") or role), str(fields.get("tool_call_id") or "")
+    parts = sequence(text)
+    if parts and all(isinstance(part, dict) and "type" in part for part in parts):  # Anthropic's blocks
+        found = message_of({"role": speaker, "content": parts, "tool_call_id": answered})
+        if found.text or found.calls:
+            return replace(found, calls=found.calls + made)
+    return SpanMessage(speaker, text, made, answered)
 
 
 def _with_details(span: OtlpSpan) -> Mapping[str, Any]:

@@ -7,6 +7,8 @@
 - Claude Code's spans: ``span.type``
 - MLflow: ``mlflow.span*``, each value as JSON
 - Braintrust: ``braintrust.*``, objects as JSON
+- Spring AI: ``spring.ai.*``
+- Haystack: ``haystack.component.*``, whose input and output are JSON
 - Laminar (``lmnr.span.*``), AgentOps (``agentops.entity.*``) and Genkit (``genkit:*``): a kind, an input, an output
 
 A name that the sender gave itself wins.
@@ -17,10 +19,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from evaluation.events.otlp.messages import parsed
+from evaluation.events.otlp.messages import listed, parsed
 
 Attributes = Mapping[str, Any]
 MODEL, TOOL, AGENT = "chat", "execute_tool", "invoke_agent"
+TOOL_KIND: Final = "TOOL"  # of OpenInference
 OBSERVATIONS: Final = {
     "generation": MODEL,
     "tool": TOOL,
@@ -172,10 +175,12 @@ def _logfire(about: Attributes) -> dict[str, Any]:
 def _mlflow(about: Attributes) -> dict[str, Any]:
     """Its attributes are all JSON."""
     kind, usage = str(parsed(about["mlflow.spanType"])).strip('"').lower(), parsed(about.get("mlflow.chat.tokenUsage"))
+    cost = parsed(about.get("mlflow.llm.cost"))
     asked, answered = about.get("mlflow.spanInputs"), about.get("mlflow.spanOutputs")
     return (_usage(usage) if isinstance(usage, dict) else {}) | {
         "gen_ai.operation.name": {"chat_model": MODEL, "llm": MODEL, "tool": TOOL, "retriever": TOOL}.get(kind, AGENT),
         "gen_ai.request.model": str(about.get("mlflow.llm.model") or "").strip('"'),
+        "gen_ai.usage.cost": cost.get("total_cost") if isinstance(cost, dict) else None,
         "gen_ai.input.messages": asked,
         "gen_ai.output.messages": answered,
         "gen_ai.tool.call.arguments": asked,
@@ -245,6 +250,51 @@ def _genkit(about: Attributes) -> dict[str, Any]:
     )
 
 
+def _spring(about: Attributes) -> dict[str, Any]:
+    """Its operation is "framework" for all that is not a call of a model."""
+    if about["spring.ai.kind"] != "tool_call":
+        return {}
+    return {
+        "openinference.span.kind": TOOL_KIND,
+        "gen_ai.tool.name": about.get("spring.ai.tool.definition.name"),
+        "gen_ai.tool.call.arguments": about.get("spring.ai.tool.call.arguments"),
+        "gen_ai.tool.call.result": about.get("spring.ai.tool.call.result"),
+    }
+
+
+def _haystack(about: Attributes) -> dict[str, Any]:
+    kind = str(about["haystack.component.type"])
+    asked, answered = parsed(about.get("haystack.component.input")), parsed(about.get("haystack.component.output"))
+    given, made = (one if isinstance(one, dict) else {} for one in (asked, answered))
+    if "Generator" in kind:
+        replies = made.get("replies")
+        first = next(iter(replies), None) if isinstance(replies, list) else None
+        metas = [first.get("meta")] if isinstance(first, dict) else made.get("meta")
+        meta = next((one for one in metas if isinstance(one, dict)), {}) if isinstance(metas, list) else {}
+        usage = meta.get("usage")
+        return (_usage(usage) if isinstance(usage, dict) else {}) | {
+            "gen_ai.operation.name": MODEL,
+            "gen_ai.request.model": meta.get("model"),
+            "gen_ai.input.messages": given,
+            "gen_ai.output.messages": {"output": first} if isinstance(first, str) else made,
+            "gen_ai.response.finish_reasons": [meta["finish_reason"]] if meta.get("finish_reason") else None,
+        }
+    if kind == "ToolInvoker":
+        calls = [call for message in listed(given.get("messages"), "assistant") for call in message.calls]
+        results = listed(made.get("tool_messages"), "tool")
+        if len(calls) != 1 or len(results) != 1:  # the next call's messages have the result of each
+            return {}
+        return {
+            "gen_ai.operation.name": TOOL,
+            "gen_ai.tool.name": calls[0].name,
+            "gen_ai.tool.call.id": calls[0].id,
+            "gen_ai.tool.call.arguments": calls[0].arguments,
+            "gen_ai.tool.call.result": results[0].text,
+        }
+    operation = TOOL if kind.endswith("Retriever") else AGENT if kind == "Agent" else None
+    return _said(operation, asked, answered) | {"gen_ai.tool.name": kind} if operation else {}
+
+
 def _said(operation: Any, asked: Any, answered: Any) -> dict[str, Any]:
     """An operation with its input and output, which are messages or a tool's arguments and result."""
     return {
@@ -292,4 +342,6 @@ DIALECTS: Final[dict[str, Callable[[Attributes], dict[str, Any]]]] = {
     "lmnr.span.type": _laminar,
     "agentops.span.kind": _agentops,
     "genkit:type": _genkit,
+    "spring.ai.kind": _spring,
+    "haystack.component.type": _haystack,
 }

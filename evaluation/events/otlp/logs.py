@@ -14,7 +14,7 @@ import orjson
 
 from evaluation.events.otlp.coding_agents import PREFIXES, span_of_event
 from evaluation.events.otlp.conventions import CHOICE, DETAILS, LOGGED, MESSAGE_EVENTS
-from evaluation.events.otlp.spans import OtlpSpan, Signal, json_attributes, json_value, list_of, span_of
+from evaluation.events.otlp.spans import OtlpSpan, Signal, json_attributes, json_id, json_value, list_of, span_of
 
 
 def span_of_log(
@@ -43,8 +43,8 @@ def span_of_log(
 
 def _of_json(record: Mapping[str, Any]) -> OtlpSpan | None:
     return span_of_log(
-        trace=str(record.get("traceId") or "").lower(),
-        span=str(record.get("spanId") or "").lower(),
+        trace=json_id(record.get("traceId"), 16),
+        span=json_id(record.get("spanId"), 8),
         name=str(record.get("eventName") or ""),
         at=int(record.get("timeUnixNano") or record.get("observedTimeUnixNano") or 0),
         body=json_value(record.get("body"), 0),
@@ -52,4 +52,4 @@ def _of_json(record: Mapping[str, Any]) -> OtlpSpan | None:
     )
 
 
-LOGS: Final = Signal("logs", "resourceLogs", "scopeLogs", "logRecords", _of_json)
+LOGS: Final = Signal("logs", "resourceLogs", ("scopeLogs", "instrumentationLibraryLogs"), "logRecords", _of_json)

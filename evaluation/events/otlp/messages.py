@@ -6,6 +6,7 @@ classes. A value is a message, a list of them, or what holds one: a body of a re
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -16,20 +17,24 @@ from evaluation.events.otlp.agent_spans import SpanMessage, SpanToolCall
 DEEPEST: Final = 6  # lists and objects around messages
 # By the class of a message of LangChain ("HumanMessage"), its type ("human"), and Gemini's roles.
 ROLES: Final = {"human": "user", "ai": "assistant", "model": "assistant", "function": "tool", "developer": "system"}
-# Parts that are named by their one member: Gemini's, Bedrock's, Genkit's.
-CALLED: Final = ("functionCall", "toolUse", "toolRequest")
-ANSWERED: Final = ("functionResponse", "toolResult", "toolResponse")
-CALLS: Final = frozenset({"tool_call", "tool-call", "tool_use", "function_call", *CALLED})
+# Parts that are named by their one member: Gemini's, Bedrock's, Genkit's, Haystack's.
+CALLED: Final = ("functionCall", "toolUse", "toolRequest", "tool_call", "function_call")
+ANSWERED: Final = ("functionResponse", "toolResult", "toolResponse", "tool_call_result", "function_response")
+CALLS: Final = frozenset({"tool-call", "tool_use", *CALLED})
 RESULTS: Final = frozenset({"tool_call_response", "tool-result", "tool_result", "function_call_output", *ANSWERED})
 IDS: Final = ("id", "toolCallId", "tool_use_id", "call_id", "toolUseId", "ref")
 WORDS: Final = frozenset({"text", "output_text", "input_text"})
 HOLDERS: Final = (
     "messages", "choices", "generations", "candidates", "message", "kwargs", "data", "contents", "content", "input",
-    "output",
+    "output", "replies",
 )  # fmt: skip
 UNSAID: Final = frozenset({"reasoning"})  # items of the Responses API that are no message
 # A request or an answer of one text: of a function, its one argument.
-TEXTS: Final = ("output", "input", "content", "text", "prompt", "query", "question", "answer", "result", "q")
+TEXTS: Final = (
+    "output", "input", "content", "text", "prompt", "query", "question", "answer", "result", "q", "task",
+)  # fmt: skip
+OF_A_DECORATOR: Final = frozenset({"args", "kwargs", "sanitize_inputs_outputs"})  # around a function's arguments
+LONGEST_PRINTED: Final = 20_000  # characters of a dict as Python prints it
 
 
 def messages_of(value: Any, role: str) -> list[SpanMessage]:
@@ -45,7 +50,7 @@ def messages_of(value: Any, role: str) -> list[SpanMessage]:
 def listed(value: Any, role: str) -> list[SpanMessage]:
     """The messages of an attribute that holds nothing else, of which some may lack a role."""
     found = parsed(value)
-    if not isinstance(found, list):
+    if not isinstance(found, list) or all(isinstance(one, str) for one in found):
         return messages_of(found, role)
     made: list[SpanMessage] = []
     for one in found:
@@ -89,7 +94,10 @@ def _one(items: list[SpanMessage]) -> list[SpanMessage]:
 
 
 def _system(value: Mapping[str, Any]) -> str:
-    found = value.get("system")
+    config = value.get("config")
+    found = value.get("system", config.get("system_instruction") if isinstance(config, dict) else None)
+    if isinstance(found, dict):  # Gemini's
+        found = found.get("parts")
     return found if isinstance(found, str) else joined(sequence(found))
 
 
@@ -107,7 +115,7 @@ def message_of(message: Mapping[str, Any], role: str = "") -> SpanMessage:
     for part in parts:
         if isinstance(part, str):
             texts.append(part)
-        elif isinstance(part, dict):
+        elif isinstance(part, dict) and part.get("thought") is not True:  # Gemini's thoughts are texts with this mark
             kind = _kind(part)
             if kind in WORDS:
                 found = part.get("content") or part.get("text")
@@ -121,12 +129,14 @@ def message_of(message: Mapping[str, Any], role: str = "") -> SpanMessage:
         text = text_of(message.get("content"))
     elif answers and not text:
         text = "\n".join(map(_result_of, answers))
-    if "tool_calls" in message:
-        calls += openai_calls(message["tool_calls"])
+    beside = message.get("additional_kwargs")  # of LangChain's classes
+    called = message.get("tool_calls") or (beside.get("tool_calls") if isinstance(beside, dict) else None)
+    calls += openai_calls(called)
     said = str(message.get("role") or message.get("type") or role)
     answered = message.get("tool_call_id")
     if answers:
-        answered = answered or _field(_inner(answers[0], ANSWERED), *IDS)
+        inner = _inner(answers[0], ANSWERED)
+        answered = answered or _field(inner, *IDS) or _field(_inner(inner, ("origin",)), *IDS)
         said = "tool" if said == "user" else said  # Anthropic and Gemini have no other role for results
     return SpanMessage(ROLES.get(said, said), text, tuple(calls), str(answered or ""))
 
@@ -162,7 +172,8 @@ def _inner(part: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, Any]:
 def _call_of(part: Mapping[str, Any]) -> SpanToolCall:
     call = _inner(part, CALLED)
     arguments = parsed(_field(call, "arguments", "input", "args"))
-    return SpanToolCall(str(_field(call, "name", "toolName") or ""), arguments, str(_field(call, *IDS) or ""))
+    name = _field(call, "name", "toolName", "tool_name")
+    return SpanToolCall(str(name or ""), arguments, str(_field(call, *IDS) or ""))
 
 
 def _result_of(part: Mapping[str, Any]) -> str:
@@ -173,7 +184,9 @@ def _result_of(part: Mapping[str, Any]) -> str:
 
 
 def _only_text(value: Any) -> Any:
-    """The text of an object that has one and little else; another value unchanged."""
+    """The text of a list of texts, or of an object that has one and little else; another value unchanged."""
+    if isinstance(value, list) and value and all(isinstance(one, str) for one in value):
+        return "\n".join(value)
     if not isinstance(value, dict):
         return value
     full = {name: one for name, one in value.items() if one not in (None, "", [], {})}
@@ -181,6 +194,49 @@ def _only_text(value: Any) -> Any:
         full = {"input": full["args"][0]}  # of a Python function
     texts = [one for name, one in full.items() if isinstance(one, str) and (len(full) == 1 or name in TEXTS)]
     return texts[0] if len(texts) == 1 else value
+
+
+def arguments_of(value: Any) -> Any:
+    """The arguments of a tool, without what a decorator or a framework wrote around them."""
+    found = _printed(parsed(value))
+    if not isinstance(found, dict):
+        return found
+    if "input_str" in found:  # LangChain's event of a tool
+        inner = found.get("inputs")
+        return inner if isinstance(inner, dict) else _printed(parsed(found["input_str"]))
+    args, kwargs = found.get("args") or [], found.get("kwargs")
+    if "kwargs" not in found or found.keys() - OF_A_DECORATOR or not isinstance(kwargs, dict | None):
+        return found
+    if not args:
+        return kwargs or {}
+    return args[0] if not kwargs and len(args) == 1 and isinstance(args[0], dict) else found
+
+
+def result_of(value: Any) -> Any:
+    """The result of a tool, out of the message or the object in which a framework keeps it."""
+    found = parsed(value)
+    if isinstance(found, list):
+        return (joined(found) if all(isinstance(one, dict) and "type" in one for one in found) else "") or found
+    if not isinstance(found, dict):
+        return found
+    if found.keys() == {"output", "kwargs"}:  # OpenLLMetry's
+        return result_of(found["output"])
+    if "raw_output" in found and "tool_name" in found:  # LlamaIndex's
+        return found["raw_output"]
+    if found.get("lc") == 1 and isinstance(found.get("kwargs"), dict):
+        return result_of(found["kwargs"])
+    answers = "content" in found and ("tool_call_id" in found or found.get("role") == "tool")
+    return result_of(found["content"]) if answers else found
+
+
+def _printed(value: Any) -> Any:
+    """The dict that a text is as Python prints it; another value unchanged."""
+    if isinstance(value, str) and value[:2] in ("{'", '{"') and value[-1:] == "}" and len(value) <= LONGEST_PRINTED:
+        try:
+            return ast.literal_eval(value)
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            return value
+    return value
 
 
 def _field(value: Mapping[str, Any], *names: str) -> Any:

@@ -19,6 +19,7 @@ from evaluation.events.otlp.spans import (
     ERROR,
     MOST_ATTRIBUTES,
     MOST_SPANS,
+    NO_WORDS,
     ExportTooLarge,
     NotOtlp,
     OtlpSpan,
@@ -135,7 +136,7 @@ class _Export:
             name=span.name,
             began=span.start_time_unix_nano,
             ended=span.end_time_unix_nano,
-            error=(span.status.message or "error") if failed else "",
+            error=(span.status.message or NO_WORDS) if failed else "",
             attributes=self._attributes(span.attributes),
             events=tuple(
                 SpanEvent(event.name, self._attributes(event.attributes)) for event in self._counted(span.events)

@@ -1,11 +1,14 @@
 """Reads spans from an OTLP export in JSON; ``events.otlp.protobuf`` reads binary ones. Pure, no Django.
 
 The format is OpenTelemetry's protocol 1.x: https://opentelemetry.io/docs/specs/otlp/. In JSON ids are hexadecimal, and
-64-bit integers may be texts.
+64-bit integers may be texts. Ids in base64 and names in snake case, as writers of protocol buffers' own JSON have them,
+are read too.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -16,6 +19,7 @@ import orjson
 from agentcore_site.lib.json_values import most_values
 
 ERROR: Final = 2  # of a status
+NO_WORDS: Final = "error"  # of a failure whose status says no more
 DEEPEST: Final = 20  # lists and objects within an attribute
 NANOS: Final = 1_000_000_000
 LATEST: Final = 2**63  # nanoseconds since the epoch: in the year 2262
@@ -72,7 +76,7 @@ class Signal:
 
     name: str
     resources: str
-    scopes: str
+    scopes: tuple[str, ...]  # the later ones are of older versions of the protocol
     records: str
     read: Callable[[Mapping[str, Any]], OtlpSpan | None]
 
@@ -83,16 +87,42 @@ def from_json(body: bytes, kind: Signal | None = None) -> list[ResourceSpans]:
     if most_values(body) > MOST_JSON_VALUES:
         raise ExportTooLarge(f"An export in JSON has at most {MOST_JSON_VALUES:,} values. Send smaller batches.")
     try:
-        request = orjson.loads(body)
+        request = _in_camel_case(orjson.loads(body))
+        _belongs(request, kind)
         found = []
         for resource in list_of(request, kind.resources):
             own = object_of(resource, "resource")
-            spans = [
-                kind.read(span) for scope in list_of(resource, kind.scopes) for span in list_of(scope, kind.records)
-            ]
+            scopes = [scope for name in kind.scopes for scope in list_of(resource, name)]
+            spans = [kind.read(span) for scope in scopes for span in list_of(scope, kind.records)]
             found.append(resource_of(json_attributes(list_of(own, "attributes")), spans))
     except (orjson.JSONDecodeError, TypeError, ValueError, KeyError, RecursionError) as error:
         raise NotOtlp(f"The body is no export of {kind.name} in JSON: {error}") from error
+    return found
+
+
+def _belongs(request: Any, kind: Signal) -> None:
+    """Raises ValueError: the export is of another signal, or of none."""
+    if not isinstance(request, Mapping) or kind.resources in request or not request:
+        return
+    address = next((address for name, address in ADDRESSES.items() if name in request), "")
+    raise ValueError(f"it has no {kind.resources}" + (f". Send it to {address}" if address else ""))
+
+
+def _in_camel_case(request: Any) -> Any:
+    """An export whose names are in snake case, by the names of the protocol; any other as it is."""
+    snakes = isinstance(request, Mapping) and any(name in SNAKES for name in request)
+    return _renamed(request) if snakes else request
+
+
+def _renamed(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_renamed(one) for one in value]
+    if not isinstance(value, Mapping):
+        return value
+    found = {}
+    for name, one in value.items():
+        first, *rest = str(name).split("_")
+        found[first + "".join(part.capitalize() for part in rest)] = _renamed(one)
     return found
 
 
@@ -106,15 +136,15 @@ def resource_of(attributes: Mapping[str, Any], spans: list[OtlpSpan | None], lar
 
 def _of_json(span: Mapping[str, Any]) -> OtlpSpan | None:
     status = object_of(span, "status")
-    failed = status.get("code") in (ERROR, "STATUS_CODE_ERROR")
+    failed = status.get("code") in (ERROR, str(ERROR), "STATUS_CODE_ERROR")
     return span_of(
-        trace=str(span.get("traceId", "")).lower(),
-        id=str(span.get("spanId", "")).lower(),
-        parent=str(span.get("parentSpanId") or "").lower(),
+        trace=json_id(span.get("traceId"), 16),
+        id=json_id(span.get("spanId"), 8),
+        parent=json_id(span.get("parentSpanId"), 8),
         name=str(span.get("name", "")),
         began=int(span.get("startTimeUnixNano", 0)),
         ended=int(span.get("endTimeUnixNano", 0)),
-        error=str(status.get("message") or "error") if failed else "",
+        error=str(status.get("message") or NO_WORDS) if failed else "",
         attributes=json_attributes(list_of(span, "attributes")),
         events=tuple(
             SpanEvent(str(event.get("name", "")), json_attributes(list_of(event, "attributes")))
@@ -123,7 +153,20 @@ def _of_json(span: Mapping[str, Any]) -> OtlpSpan | None:
     )
 
 
-TRACES: Final = Signal("traces", "resourceSpans", "scopeSpans", "spans", _of_json)
+TRACES: Final = Signal("traces", "resourceSpans", ("scopeSpans", "instrumentationLibrarySpans"), "spans", _of_json)
+ADDRESSES: Final = {"resourceSpans": "/v1/traces", "resourceLogs": "/v1/logs", "resourceMetrics": "/v1/metrics"}
+SNAKES: Final = frozenset({"resource_spans", "resource_logs", "resource_metrics"})
+
+
+def json_id(value: Any, length: int) -> str:
+    """An id of ``length`` bytes in small hexadecimal, which may be base64; what is neither stays."""
+    text = str(value or "")
+    if len(text) == (length + 2) // 3 * 4 and text.endswith("="):
+        try:
+            return base64.b64decode(text, validate=True).hex()
+        except binascii.Error:
+            pass
+    return text.lower()
 
 
 def json_attributes(pairs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -134,10 +177,11 @@ def json_value(value: Any, depth: int) -> Any:
     if not isinstance(value, Mapping) or depth > DEEPEST:
         return None
     for kind, found in value.items():
-        if kind == "intValue":
-            return int(found)
-        if kind == "doubleValue":
-            return finite(float(found))
+        if kind in ("intValue", "doubleValue"):
+            try:
+                return int(found) if kind == "intValue" else finite(float(found))
+            except (TypeError, ValueError, OverflowError):  # one odd value costs no export
+                return None
         if kind == "arrayValue":
             return [json_value(one, depth + 1) for one in list_of(found, "values")]
         if kind == "kvlistValue":
@@ -173,13 +217,13 @@ def _refuse(owner: Any) -> Any:
 
 
 def span_of(*, trace: str, id: str, parent: str, began: int, ended: int, **more: Any) -> OtlpSpan | None:
-    """None if a required field is missing."""
+    """None if a required field is missing. A span whose clock was set back took no time."""
     if parent == NO_PARENT:
         parent = ""
-    if not (
-        _is_id(trace, 32) and _is_id(id, 16) and (not parent or _is_id(parent, 16)) and 0 < began <= ended < LATEST
-    ):
+    moments = 0 < began < LATEST and 0 < ended < LATEST
+    if not (_is_id(trace, 32) and _is_id(id, 16) and (not parent or _is_id(parent, 16)) and moments):
         return None
+    ended = max(began, ended)
     return OtlpSpan(trace=trace, id=id, parent=parent, began=began / NANOS, ended=ended / NANOS, **more)
 
 

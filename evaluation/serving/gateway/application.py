@@ -45,6 +45,7 @@ MAX_BODY: Final = 20 * 2**20  # images are part of it
 JSON: Final = (b"content-type", b"application/json")
 SESSION: Final = (b"x-session-id", b"x-agentcore-session")
 TRACE: Final = b"traceparent"  # of W3C: version-trace-span-flags
+DONE_WITH: Final = (b"x-should-retry", b"false")  # read by OpenAI's and Anthropic's clients, also of a 429
 NO_KEY: Final = "Send a key as Authorization: Bearer ac_…; make one with the scope gateway:call."
 
 
@@ -270,6 +271,8 @@ def _error(refused: CallRefused) -> dict[str, Any]:
 
 async def _refuse(send: Any, refused: CallRefused) -> None:
     headers = list(refused.headers)
+    if refused.final:
+        headers.append(DONE_WITH)
     if refused.wait is not None:
         headers.append((b"retry-after", str(math.ceil(refused.wait)).encode()))
     await _send(send, refused.status, _error(refused), headers)

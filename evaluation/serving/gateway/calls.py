@@ -132,7 +132,7 @@ class Calls:
                 call.completion = await self._call_model(call, listener)
                 row = {"status": TraceStatus.OK, **answered(call.completion)}
         except CallRefused as refused:
-            status = TraceStatus.REFUSED if refused.status < 500 else TraceStatus.FAILED
+            status = TraceStatus.FAILED if refused.failed else TraceStatus.REFUSED
             row = {"status": status, "http_status": refused.status, "error": refused.message}
             row["attempts"] = max(refused.attempts, call.played.get("attempts", 0))
             raise

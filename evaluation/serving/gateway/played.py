@@ -11,6 +11,7 @@ from typing import Any, Final, Unpack
 
 from budgets.llm.errors import LLMError, Malformed
 from budgets.llm.halves import clean
+from budgets.llm.refusals import UNUSABLE
 from budgets.llm.request import encode
 from budgets.llm.types import Completion, Message, ToolSpec
 from budgets.meter_port import CallKey
@@ -18,7 +19,7 @@ from evaluation.serving.gateway.endpoint_calls import EndpointCalls, refused_by
 from evaluation.serving.gateway.gateway_call import GatewayCall
 from evaluation.serving.gateway.gateway_clients import PRODUCTION
 from evaluation.serving.gateway.passed_fields import NOTHING
-from evaluation.serving.gateway.refusals import UNUSABLE, CallRefused
+from evaluation.serving.gateway.refusals import CallRefused
 from evaluation.serving.gateway.request import LENGTHS, ChatRequest
 from experiences.agents.toolset_of import AgentTools
 from experiences.privacy import cut_short
@@ -221,6 +222,6 @@ def _messages(request: ChatRequest) -> list[Message]:
 
 
 def _unusable(why: str, model: CallModel) -> CallRefused:
-    refused = CallRefused(UNUSABLE, f"The agent gave no answer: {why}.", "agent_error")
+    refused = CallRefused(UNUSABLE, f"The agent gave no answer: {why}.", "agent_error", final=True)
     refused.attempts = sum(one.attempts for one in model.answers)
     return refused

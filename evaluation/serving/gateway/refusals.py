@@ -17,9 +17,10 @@ from budgets.llm.errors import (
     RateLimited,
     Transient,
 )
+from budgets.llm.refusals import UNUSABLE, status_for_callers
 
-# The answer came whole, was paid for, and would be as unusable again: clients call again after a 408, 409, 429 or 5xx.
-UNUSABLE: Final = 424
+OUR_KEY: Final = "The model's service refuses the endpoint's key, not yours."
+NO_ACCESS: Final = "upstream_authentication"  # never the service's own code, which programs read as one about their key
 CODES: Final = {
     ContextTooLong: "context_length_exceeded",
     NoCredit: "insufficient_quota",
@@ -29,16 +30,29 @@ CODES: Final = {
 
 class CallRefused(Exception):
     """The caller gets ``status`` and an error of ``kind``; ``wait``: seconds until it may try again. ``code`` and
-    ``param`` are those of the model's service, which programs look at."""
+    ``param`` are those of the model's service, which programs look at. ``final``: the same call fails again."""
 
     def __init__(
-        self, status: int, message: str, kind: str, *, wait: float | None = None, code: str = "", param: str = ""
+        self,
+        status: int,
+        message: str,
+        kind: str,
+        *,
+        wait: float | None = None,
+        code: str = "",
+        param: str = "",
+        final: bool = False,
     ) -> None:
         super().__init__(message)
-        self.status, self.message, self.kind, self.wait = status, message, kind, wait
+        self.status, self.message, self.kind, self.wait, self.final = status, message, kind, wait, final
         self.code, self.param = code or kind, param or None
         self.attempts = 0  # at endpoints, before the refusal
         self.headers: list[tuple[bytes, bytes]] = []
+
+    @property
+    def failed(self) -> bool:
+        """Whether the service or this site failed; otherwise the request was refused."""
+        return self.status >= 500 or self.status == UNUSABLE
 
 
 def spent_refusal(most_micros: int, *, under_way: bool = False) -> CallRefused:
@@ -59,20 +73,19 @@ def limit_refusal(wanted_micros: int, most_micros: int) -> CallRefused:
 def refusal_of(error: LLMError) -> CallRefused:
     """The caller's error for a failure of the model's service: its status, message, code and parameter, as far as they
     are its own."""
-    status, kind, wait = error.status or 502, "upstream_error", error.retry_after
-    code = error.code
-    if isinstance(error, Malformed):
-        status, wait = UNUSABLE, None
+    status, kind, wait = status_for_callers(error), "upstream_error", error.retry_after
+    code, final = error.code, isinstance(error, Permanent | Malformed)
+    if isinstance(error, AuthFailed):
+        return CallRefused(status, f"{OUR_KEY} {error.message}", kind, code=NO_ACCESS, final=final)
+    if status == UNUSABLE:
+        wait = None
     elif isinstance(error, CircuitOpen):
         status, kind = 503, "unavailable"
     elif isinstance(error, RateLimited):
         status, kind = 429, "rate_limit_error"
     elif not isinstance(error, Transient):
         assert isinstance(error, Permanent)
-        if isinstance(error, AuthFailed):  # the service refuses our key, not the caller's
-            words = f"The endpoint refuses its key. {error.message}"
-            return CallRefused(502, words, kind, code=code, param=error.param)
         kind, wait = "invalid_request_error", None
         code = code or next((name for made, name in CODES.items() if isinstance(error, made)), "")
         code = code or ("content_filter" if error.status == 403 else "")
-    return CallRefused(status, error.message, kind, wait=wait, code=code, param=error.param)
+    return CallRefused(status, error.message, kind, wait=wait, code=code, param=error.param, final=final)

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from agentcore_site.lib.event_stream import EVENT_STREAM
 from agentcore_site.lib.packed_bodies import BodyRefused, body_of
-from budgets.llm.errors import LLMError, Malformed
+from budgets.llm.errors import LLMError
+from budgets.llm.refusals import status_for_callers
 from budgets.llm.transport import OnDelta
 from budgets.llm.types import Completion
 from experiences.rollouts.runtimes.base import Halted
@@ -266,9 +267,7 @@ def _refused(error: Exception) -> tuple[int, dict[str, Any]]:
     if isinstance(error, Halted):
         return 503, _error(str(error), error.reason)
     assert isinstance(error, LLMError)
-    # An answer that came whole and can't be used was paid for: clients do not call again after a 424.
-    status = 424 if isinstance(error, Malformed) else error.status or 502
-    return status, _error(error.message, "upstream_error")
+    return status_for_callers(error), _error(error.message, "upstream_error")
 
 
 def _error(message: str, kind: str, param: str | None = None) -> dict[str, Any]:

@@ -51,7 +51,7 @@ FAILURES: list[tuple[Act | str, type[errors.LLMError], str, str]] = [
     ("redirect", errors.BadRequest, "redirects", NOTHING),
     ("bad_json", errors.BrokenAnswer, "no JSON", MEASURED),
     ("truncated_json", errors.BrokenAnswer, "no JSON", MEASURED),
-    ("html", errors.BrokenAnswer, "no JSON.", MEASURED),
+    ("html", errors.BrokenAnswer, "no JSON but a web page", MEASURED),
     (act("status", code=200, body=b""), errors.BrokenAnswer, "empty", MEASURED),
     ("empty_choices", errors.Malformed, "choices is empty", USAGE),
     ("wrong_types", errors.Malformed, "content is a number", USAGE),

@@ -76,7 +76,7 @@ NAMES = {
     "cost_usd": ("gen_ai.usage.cost", "operation.cost", "llm.cost.total"),
     "tool": ("gen_ai.tool.name", "tool.name", "traceloop.entity.name"),
     "call": ("gen_ai.tool.call.id", "tool_call.id"),
-    "arguments": ("gen_ai.tool.call.arguments", "tool.parameters", "input.value", "traceloop.entity.input"),
+    "arguments": ("gen_ai.tool.call.arguments", "input.value", "traceloop.entity.input", "tool.parameters"),
     "result": ("gen_ai.tool.call.result", "output.value", "traceloop.entity.output"),
 }  # fmt: skip
 OF_A_TOOL = {"tool", "call", "arguments", "result"}

@@ -30,7 +30,8 @@ def cost_of(model: str, usage: Usage) -> int:
 
 def spans_of(export: Mapping[str, Any]) -> list[AgentSpan]:
     body = json.dumps(export).encode()
-    found = from_json(body) + (from_json(body, LOGS) if "resourceLogs" in export else [])
+    kinds = {"resourceSpans": None, "resourceLogs": LOGS}
+    found = [one for name, kind in kinds.items() if name in export for one in from_json(body, kind)]
     return [read(one) for resource in found for one in resource.spans]
 
 

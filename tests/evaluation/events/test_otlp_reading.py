@@ -356,7 +356,7 @@ def test_attributes_of_any_value_are_read(attributes: dict[str, Any]) -> None:
 
 def test_spans_without_ids_or_moments_are_counted_and_left_out() -> None:
     good = {"traceId": "ab" * 16, "spanId": "cd" * 8, "startTimeUnixNano": "1", "endTimeUnixNano": 2}
-    bad = [{**good, "traceId": "0" * 32}, {**good, "spanId": "xy" * 8}, {**good, "startTimeUnixNano": 3}, {}]
+    bad = [{**good, "traceId": "0" * 32}, {**good, "spanId": "xy" * 8}, {**good, "startTimeUnixNano": 0}, {}]
     body = {"resourceSpans": [{"scopeSpans": [{"spans": [good, *bad]}]}]}
     (found,) = from_json(json.dumps(body).encode())
     assert len(found.spans) == 1 and found.broken == 4

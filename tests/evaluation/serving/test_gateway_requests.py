@@ -91,14 +91,20 @@ def test_a_refusal_keeps_its_code_and_an_odd_answer_is_paid_for_once(shop: Produ
         assert (result.status_code, result.code, result.param) == (400, code, param)
     server.will(act("status", code=400, body=json.dumps({"message": "prompt is too long"}).encode()))
     assert refused().code == "context_length_exceeded"
+    server.requests.clear()
     server.will(*[act("status", code=429, error={"message": "used up", "code": "insufficient_quota"})] * 3)
-    assert refused().code == "insufficient_quota"
+    assert refused().code == "insufficient_quota" and len(server.requests) == 1
     server.script.clear()
-    no_access = {"message": "no access to the model", "code": "model_not_allowed", "param": "model"}
-    server.will(*[act("status", code=403, error=no_access)] * 3)
-    result = refused()
-    assert (result.status_code, result.code, result.param) == (502, "model_not_allowed", "model")
-    server.script.clear()
+    # the site's key at the service: no word about the caller's key, and nothing that a client sends again
+    for status, code in ((401, "invalid_api_key"), (403, "model_not_allowed")):
+        server.requests.clear()
+        server.will(*[act("status", code=status, error={"message": "no access to the model", "code": code})] * 3)
+        result = refused()
+        assert (result.status_code, result.code, result.type) == (424, "upstream_authentication", "upstream_error")
+        assert "not yours" in result.message and "no access to the model" in result.message
+        assert len(server.requests) == 1
+        server.script.clear()
+    assert {one.status for one in shop.traces(8)[-2:]} == {"failed"}
     server.will(act("status", code=403, error={"code": 403, "message": "Your input was flagged"}))
     result = refused()
     assert (result.status_code, result.code) == (403, "content_filter") and "flagged" in result.message
@@ -106,10 +112,16 @@ def test_a_refusal_keeps_its_code_and_an_odd_answer_is_paid_for_once(shop: Produ
     assert "not in your region" in refused().message
 
     for stream in (False, True):
-        for body in ({"choices": []}, {"choices": None}, {"choices": [{"message": 3}]}):
+        anthropic = {"type": "message", "content": [{"type": "text", "text": "Hi"}]}
+        for body, word in (
+            ({"choices": []}, "choices"),
+            ({"choices": None}, "choices"),
+            ({"choices": [{"message": 3}]}, "choices"),
+            (anthropic, "https://api.anthropic.com/v1"),
+        ):
             server.requests.clear()
             server.will(*[act("json_body", value=body)] * 3)
             result = refused(stream=stream)
-            assert result.status_code == 424 and "choices" in result.message
+            assert result.status_code == 424 and word in result.message
             assert len(server.requests) == 1
             server.script.clear()

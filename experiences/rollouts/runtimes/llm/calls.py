@@ -20,6 +20,7 @@ from budgets.llm.errors import (
     Malformed,
     ModelNotFound,
     NoCredit,
+    OtherApi,
     Permanent,
     Transient,
 )
@@ -303,7 +304,7 @@ class Conversation:
             raise Halted("waiting_for_llm" if error.passing else "llm_refused", str(error)) from error
         except (Transient, CircuitOpen) as error:
             raise Halted("waiting_for_llm", error.message, error.retry_after) from error
-        except (AuthFailed, BadAddress, NoCredit, ModelNotFound) as error:
+        except (AuthFailed, BadAddress, NoCredit, ModelNotFound, OtherApi) as error:
             raise Halted("llm_refused", error.message) from error
         except Malformed:
             raise
