@@ -104,7 +104,7 @@ def test_a_refusal_keeps_its_code_and_an_odd_answer_is_paid_for_once(shop: Produ
         assert "not yours" in result.message and "no access to the model" in result.message
         assert len(server.requests) == 1
         server.script.clear()
-    assert {one.status for one in shop.traces(8)[-2:]} == {"failed"}
+    assert {one.status for one in shop.traces(6)[-2:]} == {"failed"}
     server.will(act("status", code=403, error={"code": 403, "message": "Your input was flagged"}))
     result = refused()
     assert (result.status_code, result.code) == (403, "content_filter") and "flagged" in result.message
