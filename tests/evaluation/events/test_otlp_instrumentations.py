@@ -440,7 +440,7 @@ def test_of_several_roots_the_last_one_decides() -> None:
     assert not spans(*with_root, ("s2", "s1", 2, 3, "", WORDED[1])).success
 
 
-def test_a_failure_is_told_by_its_exception() -> None:
+def test_a_failure_without_words_has_those_of_its_exception() -> None:
     body = {"resourceSpans": [{"scopeSpans": [{"spans": [EXPORTED | {"status": {"code": 2}, "events": [
         {"name": "exception", "attributes": [{"key": "exception.message", "value": {"stringValue": "no such city"}}]}
     ]}]}]}]}  # fmt: skip
