@@ -557,6 +557,12 @@ def _admin_style(request: Any) -> str:
     return static("css/admin.css")
 
 
+def _admin_script(request: Any) -> str:
+    from django.templatetags.static import static
+
+    return static("js/admin.js")
+
+
 UNFOLD = {
     "SITE_TITLE": "AgentCore admin",
     "SITE_HEADER": "AgentCore",
@@ -566,6 +572,8 @@ UNFOLD = {
     "SHOW_HISTORY": True,
     "SHOW_VIEW_ON_SITE": False,
     "STYLES": [_admin_style],
+    "SCRIPTS": [_admin_script],
+    "DASHBOARD_CALLBACK": "agentcore_site.admin_index.dashboard",
     "SIDEBAR": {"show_search": True},
 }
 # Without a host each mail is a file, for the owner of the data folder alone: a log would keep what links open.

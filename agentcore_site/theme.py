@@ -10,8 +10,9 @@ from typing import Any, Final
 from django.apps import apps
 from django.contrib import admin
 from django.contrib.admin import sites
-from django.http import HttpRequest
-from django.urls import reverse
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
 from unfold.apps import DefaultAppConfig
 from unfold.sites import UnfoldAdminSite
 
@@ -53,6 +54,20 @@ HEADINGS: Final[Mapping[str, Sequence[str]]] = {
         "tenancy.mail",
     ),
 }
+# The models that people edit or act on, in the order of the index (``admin_index`` has their figures). All others are
+# records, which are folded.
+EDITED: Final = (
+    "budgets.budget",
+    "jobs.job",
+    "experiences.agent",
+    "experiences.modelendpoint",
+    "budgets.modelprice",
+    "tenancy.membership",
+    "tenancy.invitation",
+    "tenancy.apikey",
+    "notices.webhookendpoint",
+    "tenancy.organization",
+)
 _HEADING_OF: Final = {label: title for title, labels in HEADINGS.items() for label in labels}
 
 
@@ -62,7 +77,43 @@ def heading_of(model: Any) -> str:
     return named or _HEADING_OF.get(model._meta.app_label, [*HEADINGS][-1])
 
 
+def edited_of(app_list: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The models of ``EDITED`` that a list has, in that order."""
+    known = {model["model"]._meta.label_lower: model for app in app_list for model in app["models"]}
+    return [known[label] for label in EDITED if label in known]
+
+
+def records_of(app_list: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The list without ``EDITED``, under the same headings."""
+    rest = [
+        {**app, "models": [model for model in app["models"] if model["model"]._meta.label_lower not in EDITED]}
+        for app in app_list
+    ]
+    return [app for app in rest if app["models"]]
+
+
 class HouseAdminSite(UnfoldAdminSite):
+    def each_context(self, request: HttpRequest) -> dict[str, Any]:
+        """Also the models that people edit, and the records that are folded beside them."""
+        context = super().each_context(request)
+        listed = context["available_apps"]
+        records = records_of(listed)
+        addresses = [model["admin_url"] for app in records for model in app["models"] if model["admin_url"]]
+        inside = any(request.path.startswith(address) for address in addresses)
+        return context | {"edited": edited_of(listed), "records": records, "in_records": inside}
+
+    def extra_urls(self) -> list[URLPattern]:
+        return [path("records/", self.admin_view(self.records), name="records")]
+
+    def records(self, request: HttpRequest) -> HttpResponse:
+        """One search over the records of all models."""
+        from agentcore_site.admin_search import record_search
+
+        found = record_search(self, request, EDITED)
+        request.current_app = self.name  # type: ignore[attr-defined]
+        context = {**self.each_context(request), "title": "Search the records", "search": found}
+        return TemplateResponse(request, "admin/records.html", context, status=400 if found.problem else 200)
+
     def get_app_list(self, request: HttpRequest, app_label: str | None = None) -> list[dict[str, Any]]:
         """The models that the person may see, under their headings; of one app as Django lists them."""
         found = super().get_app_list(request, app_label)

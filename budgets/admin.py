@@ -26,6 +26,7 @@ from agentcore_site.lib.money_format import exact
 from agentcore_site.lib.texts import uuid_of
 from agentcore_site.tenancy.permissions import require
 from budgets.alerts.webhooks import SIGNATURE, webhook_secret
+from budgets.forms import DollarsField
 from budgets.ledger.accounts import month_over
 from budgets.models import (
     Budget,
@@ -38,6 +39,8 @@ from budgets.models import (
     Reservation,
     Scope,
 )
+from budgets.presenters.budget_verdict import spending_figure
+from budgets.presenters.limit_effects import limit_effects
 from budgets.presenters.naming import all_agents, name_of
 from budgets.presenters.price_list import price_changes, price_lines
 from budgets.services import ShownLimit, budget_settings_set, limit_change, limit_owner, owner_of, price_save, priced
@@ -113,9 +116,16 @@ class BudgetForm(forms.ModelForm):  # type: ignore[type-arg]
         return cleaned
 
 
+class WouldLimitForm(forms.Form):
+    """The limit whose effect on the past months is asked for."""
+
+    would_limit = DollarsField(required=False)
+
+
 @admin.register(Budget)
 class BudgetAdmin(ServiceAdmin):
     form = BudgetForm
+    change_form_outer_after_template = "admin/budgets/budget.html"
     list_display = [
         "owner",
         "organization",
@@ -187,6 +197,12 @@ class BudgetAdmin(ServiceAdmin):
         obj.__dict__.update({key: value for key, value in budget.__dict__.items() if key != "_state"})
         obj._state.adding = False
 
+    def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
+        """With the spending as a chart and, for ``?would_limit=``, what this limit would have stopped."""
+        if budget := context.get("original"):
+            context |= {"figure": spending_figure(budget), "effects": _effects(request, budget)}
+        return super().render_change_form(request, context, *args, **kwargs)
+
     @admin.display(description="period", ordering="period_start")
     def when(self, budget: Budget) -> str:
         return "in all" if budget.period == Period.TOTAL else f"{budget.period_start:%B %Y}"
@@ -205,6 +221,15 @@ class BudgetAdmin(ServiceAdmin):
         rows = BudgetLimit.objects.filter(owner_id=obj.owner_id, organization_id=obj.organization_id)[:50]
         lines = ((f"{row.at:%-d %b %Y, %H:%M} UTC", row.actor, _change(row), row.note) for row in rows)
         return format_html_join("", "<div>{} {}: {} {}</div>", lines) or "never changed"
+
+
+def _effects(request: HttpRequest, budget: Budget) -> dict[str, Any]:
+    typed = request.GET.get("would_limit", "")
+    form = WouldLimitForm({"would_limit": typed})
+    if not form.is_valid():
+        return {"typed": typed, "problem": form.errors["would_limit"][0]}
+    limit_micros = form.cleaned_data["would_limit"]
+    return {"typed": typed, "months": [] if limit_micros is None else limit_effects(budget, limit_micros)}
 
 
 def _change(row: BudgetLimit) -> str:

@@ -268,7 +268,7 @@ class KeyedTableAdmin(LongTableAdmin):
             return queryset, False
         if not (wanted := uuid_of(search_term.strip())):
             return queryset.none(), False
-        return queryset.filter(reduce(or_, (Q(**{name: wanted}) for name in self.key_fields))), False
+        return queryset.filter(reduce(or_, (Q(**{name: wanted}) for name in self.key_fields), Q(pk__in=[]))), False
 
 
 def _values(obj: Model | None, names: Iterable[str]) -> dict[str, Any]:

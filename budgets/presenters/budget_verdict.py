@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from math import ceil
+from typing import Any
 
 from django.db.models import F, Max, Min, Sum
 from django.db.models.functions import Trunc
 
+from agentcore_site.console.figures import DrawnFigure, FigureColumn
+from agentcore_site.lib.money import MICROS
 from agentcore_site.lib.money_format import money, shares
 from agentcore_site.lib.months import month_after
 from budgets.forecasting import Forecast
@@ -115,30 +118,62 @@ def _of_month(budget: Budget, forecast: Forecast | None) -> Curve:
 
 
 def _of_job(budget: Budget) -> Curve | None:
-    rows = LedgerEntry.objects.filter(
-        job_id=budget.owner_id, organization_id=budget.organization_id, job_budget_id=budget.id
-    ).exclude(kind="reserve")
-    ends = rows.aggregate(first=Min("at"), last=Max("at"))
-    if ends["first"] is None:
+    (size, unit), steps = _steps(budget)
+    if not steps:
         return None
-    took = ends["last"] - ends["first"]
-    size, unit = ("minute", timedelta(minutes=1)) if took <= timedelta(hours=3) else ("hour", timedelta(hours=1))
-    if took > timedelta(days=5):
-        size, unit = "day", DAY
-    sums = rows.annotate(step=Trunc("at", size, tzinfo=UTC)).values("step")
     points, total_micros = [(0.0, 0)], 0
-    origin: datetime | None = None
-    for row in sums.annotate(cost_micros=Sum(F("spent_delta_micros") + F("debt_delta_micros"))).order_by("step"):
-        origin = origin or row["step"]
-        x = (row["step"] - origin) / unit
+    for step, amount_micros in steps:
+        x = (step - steps[0][0]) / unit
         if x > points[-1][0]:
             points.append((x, total_micros))  # flat until the step began
-        total_micros += int(row["cost_micros"])
+        total_micros += amount_micros
         points.append((x + 1.0, total_micros))
     end = ceil(points[-1][0])
     every = max(1, ceil(end / 5))
     ticks = [(float(n), _after(n, size)) for n in range(0, end + 1, every)]
     return Curve(points, float(end), ticks, _spoken(budget, None), budget.limit_micros)
+
+
+def _steps(budget: Budget) -> tuple[tuple[str, timedelta], list[tuple[datetime, int]]]:
+    """The size of a job's steps, by how long the job took, and (beginning, micro-dollars) of each with a call."""
+    rows = LedgerEntry.objects.filter(
+        job_id=budget.owner_id, organization_id=budget.organization_id, job_budget_id=budget.id
+    ).exclude(kind="reserve")
+    ends = rows.aggregate(first=Min("at"), last=Max("at"))
+    if ends["first"] is None:
+        return ("minute", timedelta(minutes=1)), []
+    took = ends["last"] - ends["first"]
+    size, unit = ("minute", timedelta(minutes=1)) if took <= timedelta(hours=3) else ("hour", timedelta(hours=1))
+    if took > timedelta(days=5):
+        size, unit = "day", DAY
+    sums = rows.annotate(step=Trunc("at", size, tzinfo=UTC)).values("step")
+    spent = sums.annotate(cost_micros=Sum(F("spent_delta_micros") + F("debt_delta_micros"))).order_by("step")
+    return (size, unit), [(row["step"], int(row["cost_micros"])) for row in spent]
+
+
+def spending_figure(budget: Budget) -> DrawnFigure | None:
+    """Spending over time against the limit, as a figure with its table: of a month by days, of a job in steps that fit
+    how long it took. None: nothing was spent."""
+    monthly = budget.scope != Scope.JOB
+    rows: list[list[Any]] = []
+    total_micros = 0
+    if monthly:
+        start = budget.period_start
+        found: list[Any] = daily(budget, start, min(now().date(), month_after(start) - DAY))
+    else:
+        (_, unit), steps = _steps(budget)
+        found = [(steps[0][0], 0), *((step + unit, amount_micros) for step, amount_micros in steps)] if steps else []
+    for moment, amount_micros in found:
+        total_micros += amount_micros
+        rows.append([moment, total_micros / MICROS])
+    if not total_micros:
+        return None
+    columns = [FigureColumn("Day" if monthly else "Time", "moment"), FigureColumn("Spent in all", "usd")]
+    if budget.limit_micros is not None:
+        columns.append(FigureColumn("Limit", "usd", "dashed"))
+        rows = [[*row, budget.limit_micros / MICROS] for row in rows]
+    title = f"Spending of {budget.period_start:%B %Y}" if monthly else "Spending of the job"
+    return DrawnFigure(title, columns, rows, note=verdict(budget).text, axis="US dollars")
 
 
 def _after(n: int, size: str) -> str:

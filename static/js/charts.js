@@ -3,7 +3,7 @@
 "use strict";
 
 (function () {
-  const { HEIGHT, AXES, colour, plain, percent, dollars, trailing, axisStyle, latest, follow, remember, asTable } = plots;
+  const { HEIGHT, AXES, colour, plain, percent, dollars, trailing, axisStyle, latest, follow, remember, asTable, complete } = plots;
   const FETCH_EVERY = 700;
   const points = { iterations: [], selection: [] };
   const charts = new Map();
@@ -52,6 +52,7 @@
       bands: [{ series: [6, 5], fill: colour("c-blue", 0.18) }],
       range: () => [0, 1.02],
       show: (value) => `${Math.round(100 * value)} %`,
+      label: "Success rate",
     };
   }
 
@@ -61,6 +62,7 @@
       data: [xs(points.iterations), values, trailing(values)],
       series: [faint(label, hue, show), line("Mean of 10", hue, show)],
       show,
+      label,
       ...extra,
     };
   }
@@ -72,6 +74,7 @@
       series: [line("Spent", "c-orange", dollars), dashed("Budget", dollars)],
       range: (_, low, high) => [0, Math.max(high, budget) * 1.05],
       show: (value) => `$${plain(value)}`,
+      label: "US dollars",
     };
   }
 
@@ -81,7 +84,8 @@
       series: [line("Entropy", "c-purple", plain), line("KL", "c-orange", plain, { scale: "kl" })],
       range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1],
       show: plain,
-      second: { scale: "kl", side: 1, show: plain },
+      label: "Entropy (nats)",
+      second: { scale: "kl", side: 1, show: plain, label: "KL (nats)" },
     };
   }
 
@@ -91,7 +95,8 @@
       series: [line("Lessons", "c-blue", plain), line("Tokens", "c-orange", plain, { scale: "tokens" })],
       range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1],
       show: plain,
-      second: { scale: "tokens", side: 1, show: plain },
+      label: "Lessons",
+      second: { scale: "tokens", side: 1, show: plain, label: "Tokens" },
     };
   }
 
@@ -112,7 +117,7 @@
     const common = axisStyle();
     const axes = [
       { ...common, label: AXES[axis].label, values: (_, ticks) => ticks.map(AXES[axis].show), space: 70, size: 30 },
-      { ...common, values: (_, ticks) => ticks.map(built.show), size: 52 },
+      { ...common, label: built.label, values: (_, ticks) => ticks.map(built.show), size: 52 },
     ];
     const scales = { x: { time: false }, y: built.range ? { range: built.range } : {} };
     if (built.second) {
@@ -151,7 +156,9 @@
         charts.set(place, new uPlot(options(built, place.clientWidth), built.data, place));
         latest(charts.get(place));
       }
-      if (!empty) asTable(figure.querySelector("details"), () => charts.get(place));
+      if (empty) continue;
+      asTable(figure.querySelector("details"), () => charts.get(place));
+      complete(place, () => charts.get(place));
     }
   }
 

@@ -6,7 +6,7 @@
   const root = document.getElementById("compared");
   if (!root) return;
 
-  const { AXES, colour, plain, percent, trailing, axisStyle, latest, follow, remember, asTable } = plots;
+  const { AXES, colour, plain, percent, trailing, axisStyle, latest, follow, remember, asTable, complete } = plots;
   const HUES = ["c-blue", "c-orange", "c-green", "c-red", "c-purple", "c-grey"];
   const DASHES = [[], [9, 4], [2, 3], [12, 3, 2, 3], [5, 2], [1, 5]]; // colour never speaks alone
   const SHARES = new Set(["selection", "success_rate", "frac_reward_zero_std"]);
@@ -54,6 +54,7 @@
     charts.set(place, new uPlot(options, uPlot.join(curves), place));
     latest(charts.get(place));
     asTable(root.querySelector("details"), () => charts.get(place));
+    complete(place, () => charts.get(place), () => `${metric.selectedOptions[0].textContent.trim()} by ${AXES[axis].label.toLowerCase()}`);
   }
 
   root.addEventListener("change", (event) => {

@@ -65,6 +65,95 @@ window.plots = (function () {
     return watch;
   }
 
+  // A chart is also read by keyboard, as a slider over its moments, and saved as an image. `chart`: the present one of
+  // the place, which is drawn again in another theme.
+  function complete(place, chart, title = () => titleOf(place)) {
+    const last = () => chart().data[0].length - 1;
+    const visible = (one) => one.label && (one.width > 0 || one.points.show === true || (one.points.show && one.points.size)) && !/,0\)$/.test(one.stroke(chart(), 1));
+    const said = (at) => chart().series.map((one, i) => [one, chart().data[i][at]]).filter(([one, value], i) => i === 0 || value != null).map(([one, value]) => `${one.label}: ${one.value(chart(), value)}`).join("; ");
+    let at = last();
+    function move(to) {
+      at = Math.max(0, Math.min(last(), to));
+      place.setAttribute("aria-valuenow", at);
+      place.setAttribute("aria-valuemax", last());
+      place.setAttribute("aria-valuetext", said(at));
+    }
+    move(last());
+    place.setAttribute("aria-label", `${title()}: values by the arrow keys`);
+    if (place.dataset.complete) return;
+    place.dataset.complete = "1";
+    place.removeAttribute("aria-hidden");
+    place.tabIndex = 0;
+    place.setAttribute("role", "slider");
+    place.setAttribute("aria-valuemin", 0);
+    place.addEventListener("keydown", (event) => {
+      const steps = { ArrowLeft: at - 1, ArrowDown: at - 1, ArrowRight: at + 1, ArrowUp: at + 1, PageDown: at - 10, PageUp: at + 10, Home: 0, End: last() };
+      if (!(event.key in steps)) return;
+      event.preventDefault();
+      move(steps[event.key]);
+      chart().setCursor({ left: chart().valToPos(chart().data[0][at], "x"), top: 1 });
+    });
+    place.addEventListener("blur", () => chart().setCursor({ left: -10, top: -10 }));
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "button plain small chart-image";
+    button.textContent = "Save image";
+    button.setAttribute("aria-label", `Save image: ${title()}`);
+    button.addEventListener("click", () => save(chart(), title(), chart().series.slice(1).filter(visible)));
+    place.after(button);
+  }
+
+  function titleOf(place) {
+    const head = place.closest("figure").querySelector("h2, h3, figcaption");
+    return head ? head.textContent.trim().replace(/\s+/g, " ") : "Chart";
+  }
+
+  // The picture with its title and legend, on the colour of the page, as a PNG file.
+  function save(chart, title, curves) {
+    const from = chart.ctx.canvas;
+    const unit = from.width / chart.width;
+    const [pad, row] = [12 * unit, 20 * unit];
+    const canvas = document.createElement("canvas");
+    const pen = canvas.getContext("2d");
+    const places = [];
+    let [x, y] = [pad, 0];
+    pen.font = `${12 * unit}px system-ui, sans-serif`;
+    for (const one of curves) {
+      const wide = pen.measureText(one.label).width + 34 * unit;
+      if (x + wide > from.width && x > pad) [x, y] = [pad, y + row];
+      places.push([one, x, y]);
+      x += wide;
+    }
+    canvas.width = from.width + 2 * pad;
+    canvas.height = from.height + y + 2 * row + 2 * pad;
+    pen.fillStyle = colour("surface-1");
+    pen.fillRect(0, 0, canvas.width, canvas.height);
+    pen.drawImage(from, pad, pad + row);
+    pen.fillStyle = colour("text-1");
+    pen.textBaseline = "middle";
+    pen.font = `600 ${13 * unit}px system-ui, sans-serif`;
+    pen.fillText(title, pad, pad + row / 2, canvas.width - 2 * pad);
+    pen.font = `${12 * unit}px system-ui, sans-serif`;
+    for (const [one, left, down] of places) {
+      const middle = pad + row + from.height + down + row / 2;
+      pen.strokeStyle = one.stroke(chart, 1);
+      pen.lineWidth = 2 * unit;
+      pen.setLineDash((one.dash || []).map((part) => (part * unit) / 2));
+      pen.beginPath();
+      pen.moveTo(left, middle);
+      pen.lineTo(left + 16 * unit, middle);
+      pen.stroke();
+      pen.fillText(one.label, left + 21 * unit, middle);
+    }
+    canvas.toBlob((file) => {
+      const link = document.createElement("a");
+      link.href = URL.createObjectURL(file);
+      link.download = `${title.toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, "") || "chart"}.png`;
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+    });
+  }
+
   // The choice is in the address, so that it can be shared.
   function remember(name, value) {
     const address = new URL(location);
@@ -110,5 +199,5 @@ window.plots = (function () {
     place.replaceChildren(table);
   }
 
-  return { asTable, HEIGHT, AXES, colour, time, plain, percent, dollars, trailing, axisStyle, latest, follow, remember };
+  return { asTable, complete, HEIGHT, AXES, colour, time, plain, percent, dollars, trailing, axisStyle, latest, follow, remember };
 })();

@@ -8,7 +8,9 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from agentcore_site.audit.models import AuditEvent
@@ -18,10 +20,12 @@ from budgets.alerts.webhooks import webhook_secret
 from budgets.ledger import reserve, settle
 from budgets.ledger.accounts import BudgetOwner, Chain, chain_open, owners
 from budgets.models import Budget, BudgetLimit, BudgetSettings, LedgerEntry, ModelPrice, Reservation, Scope
+from budgets.presenters import limit_effects
 from budgets.services import limit_change, price_set
 from tests import factories
 from tests.budgets.rows import a_row_of_each
 from tests.budgets.support import balances, bill, hold
+from tests.support.pages import html
 
 pytestmark = pytest.mark.django_db
 
@@ -250,3 +254,79 @@ def test_a_limit_that_the_page_never_showed_is_an_error_of_the_form(
         answer = boss.post(page, {"limit_usd": limit, "initial-limit_usd": sent, "note": "why"})
         assert answer.status_code == 200 and "Load the page again" in answer.content.decode()
     assert Budget.objects.get(scope=Scope.ORGANIZATION).limit_micros == 5 * DOLLAR
+
+
+# -- spending against the limit, and the effect of another limit ----------------------------------------------------
+
+
+def shown(client: Client, budget: int, **query: str) -> Any:
+    return client.get(address(Budget, "change", budget), query)
+
+
+def test_a_budget_shows_its_spending_against_its_limit(boss: Client, chain: Chain) -> None:
+    page = shown(boss, chain.job_budget)
+    assert "Nothing was spent yet" in page.content.decode() and page.context["figure"] is None
+    limit_change(None, owners(chain.organization_id)[0], 5 * DOLLAR)
+    reserve(hold(chain, "a", 600_000))
+    settle("a", bill(250_000))
+    for budget, limit in ((chain.organization_budget, 5.0), (chain.job_budget, 1.0)):
+        page = shown(boss, budget)
+        figure = page.context["figure"]
+        assert [column.title for column in figure.columns][1:] == ["Spent in all", "Limit"]
+        assert figure.rows[-1][1:] == [0.25, limit] and "$0.25 of" in figure.note
+        text = html(page)
+        assert 'data-shape="lines"' in text and "js/figures" in text and f'data-value="{limit}"' in text
+
+
+def test_the_effect_of_another_limit_is_read_from_the_ledger(boss: Client, chain: Chain) -> None:
+    for key, micros in (("a", 300_000), ("b", 300_000), ("c", 100_000)):
+        reserve(hold(chain, key, micros))
+        settle(key, bill(micros))
+    page = shown(boss, chain.organization_budget, would_limit="0.45")
+    now, *before = page.context["effects"]["months"]
+    assert (now.replay.made.calls, now.replay.made.cost_micros) == (3, 700_000)
+    assert (now.replay.refused.calls, now.replay.refused.cost_micros) == (1, 300_000)  # the third fits again
+    assert "1 of 3 calls, $0.30 of $0.70. The first was refused on" in html(page)
+    assert len(before) == 2 and all(one.text == "No call was made." for one in before)
+    [(group, count)] = now.groups
+    assert count.calls == 1 and group in html(page)
+    fits = shown(boss, chain.organization_budget, would_limit="$1").context["effects"]["months"][0]
+    assert fits.text == "Nothing: all 3 calls for $0.70 fit."
+    [job] = shown(boss, chain.job_budget, would_limit="0").context["effects"]["months"]
+    assert job.title == "In all" and job.replay.refused.calls == 3
+
+
+def test_a_limit_that_would_change_nothing_real_is_only_replayed(boss: Client, chain: Chain) -> None:
+    reserve(hold(chain, "a", 300_000))
+    before = balances(chain)
+    shown(boss, chain.organization_budget, would_limit="0.1")
+    assert balances(chain) == before and not BudgetLimit.objects.exists()
+
+
+@pytest.mark.parametrize("typed_limit", ["x", "-1", "0,50", "nan", "9" * 40])
+def test_a_limit_that_is_no_amount_is_an_error_beside_its_field(boss: Client, chain: Chain, typed_limit: str) -> None:
+    page = shown(boss, chain.organization_budget, would_limit=typed_limit)
+    assert page.status_code == 200 and page.context["effects"]["problem"]
+    assert 'aria-describedby="would-problem"' in html(page) and "months" not in page.context["effects"]
+
+
+def test_a_ledger_too_long_for_a_page_is_said_to_be_so(
+    boss: Client, chain: Chain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limit_effects, "MOST_ENTRIES", 1)
+    reserve(hold(chain, "a", 300_000))
+    settle("a", bill(300_000))
+    assert "More than 1 entries" in html(shown(boss, chain.organization_budget, would_limit="0.1"))
+
+
+def test_the_budgets_page_takes_as_many_statements_for_many_calls(boss: Client, chain: Chain) -> None:
+    def asked() -> int:
+        with CaptureQueriesContext(connection) as found:
+            shown(boss, chain.organization_budget, would_limit="0.1")
+        return len(found)
+
+    reserve(hold(chain, "a", 1_000))
+    few = asked()
+    for n in range(5):
+        reserve(hold(chain, f"b{n}", 1_000))
+    assert asked() == few

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from agentcore_site.console.svg import Picture
+from agentcore_site.console.figures import DrawnFigure, FigureColumn
 from agentcore_site.lib.figures import minus
 from agentcore_site.lib.money_format import usd
 from agentcore_site.lib.statistics import finite_or_none
@@ -16,7 +17,7 @@ from evaluation.serving.deployments.rules import HOUR, MEASURES, DeploymentRule
 from evaluation.serving.models import Deployment, DeploymentState, DeploymentStrategy
 from evaluation.serving.monitoring.bands import Difference
 from evaluation.serving.monitoring.fixed_rate import FixedRate
-from evaluation.serving.monitoring.guardrails import ALPHA, COUNTED, WATCHED, Monitor
+from evaluation.serving.monitoring.guardrails import ALPHA, COUNTED, WATCHED, Alarm, Monitor
 from evaluation.serving.monitoring.non_inferiority import NonInferiority, NoWorse
 
 TITLES: Final = {
@@ -42,6 +43,7 @@ WORDS: Final = {
     "told": "Webhook notified",
     "untold": "Webhook not notified",
 }
+SMALLEST: Final = 1e-12  # evidence on a logarithmic scale
 FEW: Final = 5  # below this number of failures or findings no interval of their rates is shown
 TONES: Final = {"rolled_back": "bad", "done": "good", "paused": "quiet", "told": "quiet", "untold": "bad"}
 
@@ -49,7 +51,8 @@ TONES: Final = {"rolled_back": "bad", "done": "good", "paused": "quiet", "told":
 @dataclass(frozen=True, slots=True)
 class GuardrailRow:
     """One guardrail: the means of both arms, and their difference with an interval over all interim analyses (None: too
-    few)."""
+    few). ``decided``: its evidence is the strongest of those on which the new release is rolled back. ``unclear``: what
+    the interval says where there is none."""
 
     name: str
     title: str
@@ -60,10 +63,14 @@ class GuardrailRow:
     high: float | None
     e_value: float
     show: Callable[[float | None], str]
+    decided: bool = False
+    unclear: str = "too little data"
 
     @property
     def tone(self) -> str:
         """ "good" or "bad" if the whole interval lies on one side of 0; else ""."""
+        if self.decided:
+            return "bad"
         sign = BETTER.get(self.name, -1)
         if self.low is not None and self.low > 0:
             return "good" if sign > 0 else "bad"
@@ -74,7 +81,7 @@ class GuardrailRow:
     @property
     def interval(self) -> str:
         if self.low is None or self.high is None:
-            return "too little data"
+            return "shown to be worse" if self.decided else self.unclear
         return f"{self.show(self.low)} to {self.show(self.high)}"
 
     @property
@@ -116,7 +123,8 @@ class ShownDeployment:
     verdict: str
     tone: str
     rate: FixedRate | None
-    chart: Picture | None
+    figure: DrawnFigure | None
+    decision: str
     no_worse: list[NoWorseRow]
     patience_hours: float
 
@@ -126,8 +134,11 @@ def shown_deployment(deployment: Deployment) -> ShownDeployment:
     monitor = Monitor.from_json(stored) if "evidence" in stored else Monitor()
     counted = monitor.differences.get("failures", Difference())
     rate = FixedRate.from_json(stored["rate"]) if "rate" in stored else None
+    alarm = monitor.alarm()
+    rows = [_row(name, monitor, alarm) for name in WATCHED if name in monitor.differences]
+    rows.sort(key=lambda row: not row.decided)
     return ShownDeployment(
-        rows=[_row(name, monitor) for name in WATCHED if name in monitor.differences],
+        rows=rows,
         sessions=rate.n if rate else counted.n,
         new=rate.n if rate else counted.new,
         e_value=rate.e_value if rate else monitor.e_value,
@@ -135,9 +146,21 @@ def shown_deployment(deployment: Deployment) -> ShownDeployment:
         verdict=sentence_of(deployment),
         tone={"rolled_back": "bad", "done": "good"}.get(deployment.state, ""),
         rate=rate,
-        chart=evidence_chart(stored.get("history", [])),
+        figure=evidence_figure(stored.get("history", [])),
+        decision=_decision(deployment, rows, monitor.e_value),
         no_worse=_no_worse(deployment),
         patience_hours=DeploymentRule.from_json(deployment.rule).patience_minutes / HOUR,
+    )
+
+
+def _decision(deployment: Deployment, rows: list[GuardrailRow], e_value: float) -> str:
+    """The measure that a canary was rolled back for, in words that need no statistics; "" for other ends."""
+    decided = next((row for row in rows if row.decided), None)
+    if deployment.state != DeploymentState.ROLLED_BACK or decided is None:
+        return ""
+    return (
+        f"{decided.title}: {decided.shown_new} with the new release, {decided.shown_current} with the current one. If"
+        f" both were equally good, evidence this strong would come up in at most 1 of {e_value:,.0f} canaries."
     )
 
 
@@ -174,7 +197,7 @@ def _waits(deployment: Deployment) -> str:
     return waits_for(deployment, DeploymentRule.from_json(deployment.rule))
 
 
-def _row(name: str, monitor: Monitor) -> GuardrailRow:
+def _row(name: str, monitor: Monitor, alarm: Alarm | None) -> GuardrailRow:
     found = monitor.differences[name]
     new, current = (finite_or_none(one) for one in found.means)
     band = found.band()
@@ -183,7 +206,9 @@ def _row(name: str, monitor: Monitor) -> GuardrailRow:
     if few or low == high:  # the interval is exact only for many events, and means nothing if no session differed
         low = high = None
     e_value = monitor.evidence[name].e_value
-    return GuardrailRow(name, TITLES[name], current, new, difference, low, high, e_value, SHOWN[name])
+    decided = alarm is not None and alarm.guardrail == name
+    unclear = "too little data" if alarm is None else "did not decide"
+    return GuardrailRow(name, TITLES[name], current, new, difference, low, high, e_value, SHOWN[name], decided, unclear)
 
 
 def _share(value: float | None) -> str:
@@ -213,24 +238,20 @@ SHOWN: Final[dict[str, Callable[[float | None], str]]] = {
 }
 
 
-def evidence_chart(history: list[Any], *, width: int = 640, height: int = 120) -> Picture | None:
-    """The evidence against the new release over the interim analyses, on a logarithmic scale, with the limit of a
-    rollback as a line. None with fewer than two analyses."""
+def evidence_figure(history: list[Any]) -> DrawnFigure | None:
+    """The evidence against the new release after each interim analysis, with the limit of a rollback as a line. None
+    with fewer than two analyses."""
     if len(history) < 2:
         return None
-    limit = math.log10(1 / ALPHA)
-    values = [max(-2.0, math.log10(max(one[2], 1e-12))) for one in history]
-    top, bottom = max(limit + 0.4, *values), min(-1.0, *values)
-
-    def y(value: float) -> float:
-        return round(height - 6 - (value - bottom) / (top - bottom) * (height - 12), 1)
-
-    step = (width - 12) / (len(values) - 1)
-    points = " ".join(f"{6 + at * step:.1f},{y(value)}" for at, value in enumerate(values))
-    label = f"Evidence against the new release over {len(values)} analyses; it is rolled back at {1 / ALPHA:.0f}."
-    return Picture(
-        f'<svg class="evidence" viewBox="0 0 {width} {height}" preserveAspectRatio="none" role="img"'
-        f' aria-label="{label}">'
-        f'<line class="limit" x1="6" x2="{width - 6}" y1="{y(limit)}" y2="{y(limit)}"/>'
-        f'<polyline points="{points}"/></svg>'
+    limit = 1 / ALPHA
+    columns = [
+        FigureColumn("Analysis", "moment"),
+        FigureColumn("Evidence that the new release is worse", "number"),
+        FigureColumn("Rolled back from here", "number", "dashed"),
+    ]
+    rows = [[datetime.fromisoformat(at), max(e_value, SMALLEST), limit] for at, _, e_value in history]
+    note = (
+        "The curve rises while the new release does worse than the current one, and falls while it does not. At the"
+        f" dashed line the new release is rolled back: of two equal releases at most 1 in {limit:.0f} ever gets there."
     )
+    return DrawnFigure("Evidence over time", columns, rows, note=note, axis="Evidence (1: none)", log=True)

@@ -11,7 +11,9 @@ from uuid import uuid4
 
 import pytest
 from django.db.models import F
+from django.test import Client
 from django.utils import timezone
+from django.utils.html import escape
 
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.lib.errors import Conflict, Forbidden, Invalid, Missing
@@ -46,6 +48,7 @@ from experiences.models import Agent
 from experiences.rollouts.rewards.composite import WEIGHTS
 from tests.factories import ExperienceFactory
 from tests.support.callers import Caller
+from tests.support.pages import html
 from tests.support.person import unguarded
 
 pytestmark = pytest.mark.django_db
@@ -191,6 +194,28 @@ def test_a_canary_that_always_fails_is_taken_back_at_once(operator: Actor, relea
     assert "fails more often" in deployment.reason
     assert served_model(deployment.organization_id, f"agent:{deployment.agent.slug}").new is None
     assert AuditEvent.objects.get(action="deployment.rolled_back").actor == "system"
+
+
+def test_the_measure_that_decided_comes_first_in_words_that_need_no_statistics(
+    operator: Actor, olivia: Any, releases: list[Release]
+) -> None:
+    rule = DeploymentRule((Stage(0.25, 0, 1_000),))
+    deployment = deployment_start(operator, releases[1], strategy="canary", rule=rule)
+    traffic(deployment, 400, failing=(0.0, 1.0))
+    shown = shown_deployment(deployment)
+    assert deployment.state == "rolled_back" and shown.figure is not None
+    first, *others = shown.rows
+    assert first.name == "failures" and first.decided and first.tone == "bad" and first.e_value >= 20
+    assert not any(row.decided for row in others)
+    assert "too little data" not in [row.interval for row in shown.rows]
+    assert shown.decision.startswith("Failed requests: 100.0 % with the new release, 0.0 % with the current one.")
+    assert f"at most 1 of {shown.e_value:,.0f} canaries" in shown.decision
+    assert [row[2] for row in shown.figure.rows] == [20.0] * len(shown.figure.rows)
+    assert shown.figure.rows[-1][1] >= 20 > shown.figure.rows[0][1]
+    client = Client()
+    client.force_login(olivia)
+    page = html(client.get(f"/deployments/{deployment.pk}/"))
+    assert escape(shown.decision) in page and "data-log" in page and "js/figures" in page
 
 
 def test_people_pause_advance_and_take_back(operator: Actor, releases: list[Release]) -> None:
