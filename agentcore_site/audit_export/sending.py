@@ -66,11 +66,15 @@ def stream_secret(organization_id: UUID, version: int) -> str:
 
 def streams_send() -> int:
     """Sends due batches, and notifies admins of stuck streams. Returns how many lines were accepted."""
-    due = AuditStream.objects.filter(paused=False, try_after__lte=timezone.now()).order_by("try_after")
+    due = streams_on().filter(try_after__lte=timezone.now()).order_by("try_after")
     sent = sum(map(_send, due.values_list("pk", flat=True)))
-    for stream in AuditStream.objects.filter(paused=False, told_at=None, failing_since__lt=timezone.now() - STUCK):
+    for stream in streams_on().filter(told_at=None, failing_since__lt=timezone.now() - STUCK):
         _notify_admins(stream)
     return sent
+
+
+def streams_on() -> QuerySet[AuditStream]:
+    return AuditStream.objects.filter(paused=False)
 
 
 def _send(organization_id: UUID) -> int:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from celery import shared_task
+from agentcore_site.audit_export.sending import streams_on, streams_send
+from agentcore_site.lib.due_work import task_with_work
 
-from agentcore_site.audit_export.sending import streams_send
 
-
-@shared_task(name="audit.send")
+@task_with_work("audit.send", lambda: streams_on().exists())
 def audit_send() -> int:
     """Returns how many lines were accepted."""
     return streams_send()

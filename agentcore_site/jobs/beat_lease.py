@@ -12,6 +12,7 @@ from django.conf import settings
 from django.db import connection
 
 from agentcore_site.lib.database import TROUBLE
+from agentcore_site.lib.due_work import has_work
 from agentcore_site.lib.heartbeats import heartbeat
 from agentcore_site.lib.host_ids import process_host_id
 from agentcore_site.models import SiteFact
@@ -21,6 +22,7 @@ log = logging.getLogger(__name__)
 FACT: Final = "beat_lease"
 SECONDS: Final = 10.0  # after so long without a renewal another beat may take the lease
 RENEWED: Final = 3.0
+UNASKED: Final = 30.0  # after so many seconds a task is sent whether or not work is seen for it
 AHEAD: Final = timedelta(seconds=2)  # of the clock: a task that ran later than now
 
 # A row and not an advisory lock, which would not outlive a transaction behind a pooler. The row's value: the holder, a
@@ -67,10 +69,11 @@ class BeatLease:
 
 
 class LeasedScheduler(PersistentScheduler):  # type: ignore[misc]  # Celery has no types
-    """Schedules tasks only while it holds the lease."""
+    """Schedules tasks only while it holds the lease, and those without work seldom."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         self._lease = BeatLease(process_host_id(settings.DATA_DIR))
+        self._sent_at: dict[str, float] = {}
         super().__init__(*args, **options)
 
     def tick(self, *args: Any, **options: Any) -> float:
@@ -81,11 +84,20 @@ class LeasedScheduler(PersistentScheduler):  # type: ignore[misc]  # Celery has 
         self._follow_clock()
         return float(super().tick(*args, **options))
 
+    def apply_entry(self, entry: Any, producer: Any = None) -> None:
+        """Celery calls this method when a task is due. One that has no work is left out."""
+        now = time.monotonic()
+        if now - self._sent_at.get(entry.task, float("-inf")) < UNASKED and not has_work(entry.task):
+            return
+        self._sent_at[entry.task] = now
+        super().apply_entry(entry, producer=producer)
+
     def _follow_clock(self) -> None:
         """Plans tasks by the new time where the clock went back: they would wait for as long as it went back."""
-        ahead = [entry for entry in self.schedule.values() if entry.last_run_at > entry.default_now() + AHEAD]
+        now = self.app.now()  # once: to read the clock with its time zone costs as much as the rest of a tick
+        ahead = [entry for entry in self.schedule.values() if entry.last_run_at > now + AHEAD]
         if ahead:
             log.warning("the clock went back: %d tasks are planned by the new time", len(ahead))
             for entry in ahead:
-                entry.last_run_at = entry.default_now()
+                entry.last_run_at = now
             self._heap = None  # made again by the next tick

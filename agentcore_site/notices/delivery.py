@@ -91,11 +91,15 @@ def delivery_make(delivery: WebhookDelivery) -> WebhookExchange | None:
     return done
 
 
-def _due() -> list[WebhookDelivery]:
-    """A few deliveries of each endpoint: an endpoint that is slow or has many keeps no other waiting."""
-    due = WebhookDelivery.objects.filter(
+def deliveries_due() -> QuerySet[WebhookDelivery]:
+    return WebhookDelivery.objects.filter(
         taken_at=None, given_up_at=None, try_after__lte=timezone.now(), endpoint__on=True
     )
+
+
+def _due() -> list[WebhookDelivery]:
+    """A few deliveries of each endpoint: an endpoint that is slow or has many keeps no other waiting."""
+    due = deliveries_due()
     found: list[WebhookDelivery] = []
     for endpoint in due.order_by().values_list("endpoint", flat=True).distinct()[:AT_ONCE]:
         rows = due.filter(endpoint=endpoint).select_related("endpoint", "event__organization")

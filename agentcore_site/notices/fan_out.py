@@ -13,6 +13,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from agentcore_site.lib.links import placed
@@ -55,9 +56,13 @@ def events_fan_out() -> int:
     return done
 
 
+def events_to_spread() -> QuerySet[SiteEvent]:
+    return SiteEvent.objects.filter(spread_at=None)
+
+
 @transaction.atomic
 def _batch() -> int:
-    waiting = SiteEvent.objects.select_for_update(no_key=True, skip_locked=True, of=("self",)).filter(spread_at=None)
+    waiting = events_to_spread().select_for_update(no_key=True, skip_locked=True, of=("self",))
     events = list(waiting.select_related("organization").order_by("id")[:AT_ONCE])
     audiences: dict[UUID, Audience] = {}
     for event in events:

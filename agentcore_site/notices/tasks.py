@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from typing import Final
 
-from celery import shared_task
-
+from agentcore_site.lib.due_work import task_with_work
 from agentcore_site.lib.exclusive_lock import exclusive_lock
-from agentcore_site.notices.delivery import deliveries_make
-from agentcore_site.notices.fan_out import events_fan_out
+from agentcore_site.notices.delivery import deliveries_due, deliveries_make
+from agentcore_site.notices.fan_out import events_fan_out, events_to_spread
 
 DELIVERING: Final = "notices.deliver"
 
 
-@shared_task(name="notices.spread")
+@task_with_work("notices.spread", lambda: events_to_spread().exists())
 def spread() -> int:
     """Returns how many events were spread."""
     return events_fan_out()
 
 
-@shared_task(name=DELIVERING)
+@task_with_work(DELIVERING, lambda: deliveries_due().exists())
 def deliver() -> int:
     """One worker at a time: a receiver that is slow must not hold them all. Returns how many deliveries were taken."""
     with exclusive_lock(DELIVERING) as mine:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from celery import shared_task
-
+from agentcore_site.lib.due_work import task_with_work
 from agentcore_site.lib.exclusive_lock import exclusive_lock
-from evaluation.events.otlp.trace_collection import traces_collect
+from evaluation.events.models import WaitingSpan
+from evaluation.events.otlp.trace_collection import spans_over, traces_collect
 
 COLLECTING: Final = "events.traces.collect"
 
 
-@shared_task(name="events.traces")
+@task_with_work("events.traces", lambda: WaitingSpan.objects.exists() or spans_over().exists())
 def traces() -> int:
     """Traces that came by OTLP and are whole become trajectories; nothing where another worker is at it. Returns how
     many."""

@@ -9,6 +9,7 @@ from typing import Final
 from celery import shared_task
 from django.core.cache import cache
 
+from agentcore_site.lib.due_work import task_with_work
 from agentcore_site.lib.exclusive_lock import exclusive_lock
 from evaluation.warehouse.clickhouse.transports import WarehouseError
 from evaluation.warehouse.loading import fill, store_configured
@@ -34,7 +35,7 @@ def roll_up_task() -> int:
         return hours
 
 
-@shared_task(name="warehouse.fill")
+@task_with_work("warehouse.fill", lambda: store_configured() is not None)
 def fill_task() -> int:
     """Sends changes to the warehouse, if one is set up. Returns the number of rows."""
     store = store_configured()

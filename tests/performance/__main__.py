@@ -1,7 +1,7 @@
 """``make bench``: runs every figure and prints the table.
 
-Arguments choose parts (science storage archive export search jobs crowd scale llm ace ledger paid privacy learning
-telemetry rewarders feedback gateway events bad_events flood otlp poison walls context),
+Arguments choose parts (science storage archive export search jobs crowd scale growth llm ace ledger paid privacy
+learning telemetry rewarders feedback gateway events bad_events flood otlp poison walls context),
 or one of a part: ``jobs.fairness``. Benches of their own: ``fuzz [requests]``, ``neighbour [door …]``, ``restarts
 [number]``, ``weights [speed] FOLDER [options]``, and with options ``worlds``, ``again``, ``same``, ``rivals``,
 ``canary``, ``gate``."""
@@ -70,6 +70,7 @@ def main() -> int:
         feedback,
         floods,
         gateway,
+        growth,
         jobs,
         learning,
         ledger,
@@ -98,7 +99,8 @@ def main() -> int:
         "jobs": [jobs.one_worker, jobs.fairness, smallest.iteration],
         "crowd": [crowd.crowd],
         "scale": [scale.pages],
-        "llm": [llm.calls, llm.rollouts, llm.broken],
+        "growth": [growth.growth],
+        "llm": [llm.calls, llm.rollouts, llm.job, llm.broken],
         "events": [events.relayed, events.latency, events.producers],
         "bad_events": [events.poisoned],
         "flood": [floods.flooded],

@@ -9,13 +9,19 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from statistics import median
 
 import aiohttp
 import uvloop
+from django.db import connection
+from django.test import override_settings
 
+from agentcore_site.jobs.models import Status
 from agentcore_site.lib import gc_freeze
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.models import Organization
+from agentcore_site.tenancy.roles import Role
 from budgets.llm.client import MeteredChatClient
 from budgets.llm.request import encode
 from budgets.llm.secret import Secret
@@ -23,17 +29,28 @@ from budgets.llm.types import Endpoint, Message
 from budgets.meter_port import CallKey, FreeMeter
 from budgets.metering.database_meter import DatabaseMeter
 from budgets.metering.patient_meter import PatientMeter
+from budgets.models import Reservation
 from budgets.pricing import Price
+from budgets.services import price_set
+from experiences.agents.services.agents import agent_create
+from experiences.agents.services.endpoints import endpoint_create
 from experiences.rollouts.collect import RolloutLimits, RolloutPlan, collect
 from experiences.rollouts.environments.dataset import dataset_environment
 from experiences.rollouts.rewards import rewards
 from experiences.rollouts.runtimes.llm import PHILOSOPHIES, LLMRuntime, Sampling
 from experiences.rollouts.runtimes.llm.philosophies import PhilosophyPlay
 from experiences.rollouts.types import RolloutKey
+from tests import factories
+from tests.performance.processor import parent_of, seconds_of
 from tests.performance.table import Figure, at_most
 from tests.support.llm_server import ModelServer
+from tests.support.running import run_to_end
+from tests.support.world import World
+from training.models import TrainingRun
+from training.services.runs import run_start
 
 LATENCY = 0.5
+SEED = 7  # of the world that a job learns
 AT_ONCE = 500
 TURNS = 8  # calls of one rollout, one after the other
 TALK = (Message("system", "Answer briefly." * 20), Message("user", "What is 6 times 7? " * 20))
@@ -44,14 +61,18 @@ class OnePrice:
         return Price(model, 3_000_000, 15_000_000)
 
 
+def model_server(latency: float) -> AbstractContextManager[str]:
+    return server_process("quick_server", "--latency", str(latency))
+
+
 @contextmanager
-def model_server(latency: float) -> Iterator[str]:
+def server_process(module: str, *options: str) -> Iterator[str]:
     """A server in a process of its own; gives its address."""
-    command = [sys.executable, "-m", "tests.support.quick_server", "--latency", str(latency)]
+    command = [sys.executable, "-m", f"tests.support.{module}", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
-            yield process.stdout.readline().strip()
+            yield process.stdout.readline().split()[0]
         finally:
             process.terminate()
 
@@ -141,6 +162,56 @@ def rollouts() -> list[Figure]:
         many = median(runner.run(played(base_url, home.id, AT_ONCE)) for _ in range(3))
     name = f"{AT_ONCE} LLM rollouts in one worker, every call through the ledger, to one ({many:.2f} s)"
     return [at_most("L2", name, many / one, 1.15, "×")]
+
+
+@override_settings(JOB_SLICE_SECONDS=600, JOB_ROUND_SECONDS=600)
+def job() -> list[Figure]:
+    """Processor time of a whole job, from its first rollout to its verdict, for each call of its model: of the process
+    that works, beside PostgreSQL's. The model is another process."""
+    member = factories.MembershipFactory(role=Role.ADMIN)
+    actor, home = Actor(member.user), member.organization
+    connection.ensure_connection()
+    assert connection.connection is not None
+    database = parent_of(connection.connection.info.backend_pid)
+    with server_process("simulated_model", "--port", "0", "--seed", str(SEED)) as base_url:
+        run = learning_run(actor, home, base_url)
+        gc_freeze.settle()  # as a worker does after its first slice
+        began, before = time.process_time(), seconds_of(database)
+        ended = run_to_end(run.job)
+        own, its = time.process_time() - began, seconds_of(database) - before
+    assert ended.status == Status.COMPLETED, ended.error
+    calls = Reservation.objects.filter(job_id=run.pk).count()
+    name = f"processor time of a job for each of its {calls:,} model calls (PostgreSQL: {1000 * its / calls:.1f} ms)"
+    return [at_most("L4", name, 1000 * own / calls, 6, "ms")]
+
+
+def learning_run(actor: Actor, home: Organization, base_url: str) -> TrainingRun:
+    """A queued job that learns the context of a simulated model."""
+    micros = (150_000, 600_000)
+    price_set(actor, model="small", organization=home, input_micros=micros[0], output_micros=micros[1])
+    endpoint = endpoint_create(actor, name="model", base_url=base_url, model="small", api_key="sk-bench-123")
+    agent = agent_create(
+        actor,
+        name="Learner",
+        runtime="llm",
+        philosophy="cot",
+        environment="dataset",
+        endpoint=endpoint,
+        max_tokens=200,
+        grouped_execution=True,
+    )
+    config = {
+        "n_iterations": 18,
+        "batch_size": 10,
+        "n_trajectories_per_query": 6,
+        "eval_interval": 9,
+        "max_concurrent_rollouts": 32,
+        "max_budget_usd": 5.0,
+        "early_stopping": {"enabled": False},
+        "context": {"epochs": 3},
+        "seed": 3,
+    }
+    return run_start(actor, agent=agent, rows=World(SEED).rows(120, SEED), config=config)
 
 
 def broken() -> list[Figure]:

@@ -19,6 +19,10 @@ def family(pid: int) -> list[int]:
     return found
 
 
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 def seconds_of(pid: int) -> float:
     """Processor seconds of a process, its living children and those that it has waited for; to 10 ms."""
     return sum(map(_own, family(pid)))

@@ -32,7 +32,7 @@ from tests.support.rows import lived_run
 from tests.test_doors import CONSOLE_WRITES
 from training.models import Iteration, PolicyCheckpoint, TrainingRun
 
-AGENTS, JOBS, OF_A_JOB = 5_000, 10_000, 100
+JOBS, OF_A_JOB = 10_000, 100
 LIMIT_MS: Final = 100
 ASKED: Final = 5  # times each, after once for nothing
 SLOWEST: Final = 8  # are named
@@ -119,21 +119,34 @@ def addresses(run: TrainingRun) -> list[str]:
 
 
 def filled(admin: Any, home: Organization) -> TrainingRun:
-    """One agent and one finished run, made by the services, and copies of both in SQL."""
-    actor = Actor(admin)
+    """A site of ``JOBS`` jobs."""
+    run = first_run(admin, home)
+    grown(run, 1, JOBS)
+    settled()
+    return run
+
+
+def first_run(admin: Any, home: Organization) -> TrainingRun:
+    """One agent and one finished run, made by the services."""
     agent = factories.AgentFactory(organization=home, created_by=admin, name="Agent 0", slug="agent-0")
-    run = lived_run(actor, agent)
+    return lived_run(Actor(admin), agent)
+
+
+def grown(run: TrainingRun, first: int, last: int) -> None:
+    """Copies of a run and all that belongs to it, in SQL: jobs ``first`` to ``last``, half as many agents, ``OF_A_JOB``
+    trajectories a job."""
     month = timezone.now().date().replace(day=1)
     with transaction.atomic():
         storage.partition_ensure(month)
-    ids, agents = _ids("job"), _ids("agent")
-    _copied(Agent, agent.pk, AGENTS, id=agents, name="'Agent ' || n", slug="'agent-' || n")
-    some_agent = agents.replace("n::text", f"(mod(n, {AGENTS}) + 1)::text")
+    ids, agents = ids_of("job"), ids_of("agent")
+    jobs, half = (first, last), (first // 2 + 1, last // 2)
+    copied(Agent, run.agent_id, half, id=agents, name="'Agent ' || n", slug="'agent-' || n")
+    some_agent = agent_of_a_job(last)
     ago = "now() - n * interval '5 minutes'"
-    _copied(
+    copied(
         Job,
         run.pk,
-        JOBS,
+        jobs,
         id=ids,
         exclusive_key="''",
         created_at=ago,
@@ -141,22 +154,22 @@ def filled(admin: Any, home: Organization) -> TrainingRun:
         finished_at=ago,
         name="'Job ' || n",
     )
-    _copied(TrainingRun, run.pk, JOBS, job_id=ids, agent_id=some_agent, best_checkpoint_id="NULL")
+    copied(TrainingRun, run.pk, jobs, job_id=ids, agent_id=some_agent, best_checkpoint_id="NULL")
     for iteration in Iteration.objects.filter(run=run):
-        _copied(Iteration, iteration.pk, JOBS, id=None, run_id=ids)
+        copied(Iteration, iteration.pk, jobs, id=None, run_id=ids)
     for event in JobEvent.objects.filter(job=run.job):
-        _copied(JobEvent, event.pk, JOBS, id=None, job_id=ids)
+        copied(JobEvent, event.pk, jobs, id=None, job_id=ids)
     for checkpoint in PolicyCheckpoint.objects.filter(run=run):
-        own = _ids("checkpoint")
-        _copied(PolicyCheckpoint, checkpoint.pk, JOBS, id=own, run_id=ids, agent_id=some_agent, parent_id="NULL")
+        of = ids_of("checkpoint")
+        copied(PolicyCheckpoint, checkpoint.pk, jobs, id=of, run_id=ids, agent_id=some_agent, parent_id="NULL")
     for budget in Budget.objects.filter(job_id=run.pk):
-        _copied(Budget, budget.pk, JOBS, id=None, owner_id=ids, job_id=ids, agent_id=some_agent)
+        copied(Budget, budget.pk, jobs, id=None, owner_id=ids, job_id=ids, agent_id=some_agent)
     for group in GroupRecord.objects.filter(job_id=run.pk)[:2]:
-        _copied(GroupRecord, group.pk, JOBS, id=None, job_id=ids)
-    played = trajectories()[:OF_A_JOB]
-    whose = storage.TrajectoryScope(run.pk, home.pk, agent.pk, month, line="model")
-    with transaction.atomic():
-        storage.trajectories_write(whose, played)
+        copied(GroupRecord, group.pk, jobs, id=None, job_id=ids)
+    if not TrajectoryRecord.objects.filter(month=month, job_id=run.pk, line="model").exists():
+        whose = storage.TrajectoryScope(run.pk, run.organization_id, run.agent_id, month, line="model")
+        with transaction.atomic():
+            storage.trajectories_write(whose, trajectories()[:OF_A_JOB])
     columns = [field.attname for field in TrajectoryRecord._meta.concrete_fields]
     changed = {
         "id": "md5(t.id::text || n)::uuid",
@@ -167,26 +180,35 @@ def filled(admin: Any, home: Organization) -> TrainingRun:
     }
     chosen = ", ".join(changed.get(name, f"t.{name}") for name in columns)
     table = storage.partition_of(month)
-    for first in range(1, JOBS, 500):
+    for begin in range(first, last + 1, 500):
         with connection.cursor() as cursor:
             cursor.execute(
                 f"INSERT INTO {table} ({', '.join(columns)}) SELECT {chosen} FROM {storage.TABLE} t,"
                 " generate_series(%s::int, %s::int) n WHERE t.month = %s AND t.job_id = %s"
                 " AND t.line = 'model'",
-                [first, first + 499, month, run.pk],
+                [begin, min(begin + 499, last), month, run.pk],
             )
-    # As autovacuum leaves it within a minute; of what it does not own a role is refused this with a warning.
+
+
+def settled() -> None:
+    """Tables as autovacuum leaves them within a minute. Tables of others are refused, with a warning."""
     with as_owner(), connection.cursor() as cursor:
         cursor.execute("VACUUM (ANALYZE)")
-    return run
 
 
-def _ids(of: str) -> str:
+def ids_of(of: str) -> str:
+    """The id of copy ``n`` of this kind, as an expression."""
     return f"md5('{of}' || n::text)::uuid"
 
 
-def _copied(model: type[Model], pk: Any, times: int, **changes: str | None) -> None:
-    """``times`` copies of a row; ``changes`` are expressions of ``n``, None: the column's default."""
+def agent_of_a_job(jobs: int) -> str:
+    """The agent of job ``n`` of so many, as an expression."""
+    return ids_of("agent").replace("n::text", f"(mod(n, {jobs // 2}) + 1)::text")
+
+
+def copied(model: type[Model], pk: Any, numbers: tuple[int, int], **changes: str | None) -> None:
+    """Copies of a row, numbered from the first to the last of ``numbers``; ``changes`` are expressions of ``n``, None:
+    the column's default."""
     key = model._meta.pk
     assert key is not None
     columns = [field.column for field in model._meta.concrete_fields if changes.get(field.column, "") is not None]
@@ -195,9 +217,9 @@ def _copied(model: type[Model], pk: Any, times: int, **changes: str | None) -> N
     quoted = ", ".join(f'"{name}"' for name in columns)
     with connection.cursor() as cursor:
         cursor.execute(
-            f"INSERT INTO {table} ({quoted}) SELECT {chosen} FROM {table} o, generate_series(1, %s) n"
+            f"INSERT INTO {table} ({quoted}) SELECT {chosen} FROM {table} o, generate_series(%s::int, %s::int) n"
             f" WHERE o.{key.column} = %s",
-            [times, pk],
+            [*numbers, pk],
         )
 
 

@@ -13,6 +13,7 @@ from uuid import UUID
 
 import orjson
 from django.db import connection, transaction
+from django.db.models import QuerySet
 from django.db.models.functions import Now
 
 from agentcore_site.lib.database import TROUBLE
@@ -54,7 +55,7 @@ def traces_collect() -> int:
     """Stores what is whole. Returns how many trajectories are new. Spans that come later than their trace was stored
     make its trajectory again, while the others are kept."""
     stored, ends = 0, time.monotonic() + ROUND
-    StoredSpan.objects.filter(stored_at__lt=Now() - timedelta(seconds=KEPT))._raw_delete("default")
+    spans_over()._raw_delete("default")
     while ready := _ready():
         by_agent: dict[UUID, list[str]] = defaultdict(list)
         for agent, trace in ready:
@@ -64,6 +65,11 @@ def traces_collect() -> int:
         if len(ready) < BATCH or time.monotonic() > ends:
             break
     return stored
+
+
+def spans_over() -> QuerySet[StoredSpan]:
+    """Stored spans that no late span of their trace can need."""
+    return StoredSpan.objects.filter(stored_at__lt=Now() - timedelta(seconds=KEPT))
 
 
 def _stored(agent: Agent, traces: Sequence[str]) -> int:

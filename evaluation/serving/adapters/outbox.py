@@ -6,7 +6,7 @@ import logging
 from dataclasses import replace
 from typing import Final
 
-from django.db.models import F
+from django.db.models import F, QuerySet
 from django.utils import timezone
 
 from agentcore_site.lib.backoff import MOST_TRIES, next_try
@@ -30,8 +30,11 @@ def plan_queue(deployment: Deployment) -> None:
 
 def plans_send() -> int:
     """Delivers due plans, in the order of the changes. Returns the number of delivered plans."""
-    rows = PlanDelivery.objects.filter(settled_at=None, try_after__lte=timezone.now(), tries__lt=MOST_TRIES)
-    return sum(_send(row) for row in rows.select_related("deployment__agent").order_by("id")[:AT_ONCE])
+    return sum(_send(row) for row in plans_due().select_related("deployment__agent").order_by("id")[:AT_ONCE])
+
+
+def plans_due() -> QuerySet[PlanDelivery]:
+    return PlanDelivery.objects.filter(settled_at=None, try_after__lte=timezone.now(), tries__lt=MOST_TRIES)
 
 
 def _send(row: PlanDelivery) -> bool:

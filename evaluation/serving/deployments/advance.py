@@ -9,7 +9,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import OuterRef, Q, Subquery, Sum
+from django.db.models import OuterRef, Q, QuerySet, Subquery, Sum
 from django.utils import timezone
 
 from agentcore_site.ids import uuid7_at
@@ -50,13 +50,17 @@ WORDS: Final = {
 
 def deployments_advance() -> int:
     """Takes one step with each live deployment. Returns the number of live deployments."""
-    ids = list(Deployment.objects.filter(state__in=LIVE).values_list("pk", flat=True))
+    ids = list(live_deployments().values_list("pk", flat=True))
     for pk in ids:
         try:
             _advance(pk)
         except Exception:  # a deployment whose step fails must not hold up the others
             log.exception("deployment %s could not be stepped", pk)
     return len(ids)
+
+
+def live_deployments() -> QuerySet[Deployment]:
+    return Deployment.objects.filter(state__in=LIVE)
 
 
 @transaction.atomic

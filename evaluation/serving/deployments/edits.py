@@ -90,8 +90,7 @@ def _wrong(name: str, message: str) -> Invalid:
 
 def edits_advance() -> int:
     """Takes one step for each agent with automatic small edits. Returns the number of these agents."""
-    rows = AgentServing.objects.filter(most_edits__isnull=False, edits_by__isnull=False, agent__archived_at=None)
-    ids = list(rows.exclude(release=None).values_list("pk", flat=True))
+    ids = list(agents_with_edits().values_list("pk", flat=True))
     for pk in ids:
         try:
             _step(pk)
@@ -100,6 +99,11 @@ def edits_advance() -> int:
         except Exception:  # an agent whose step fails must not hold up the others
             log.exception("the edit of agent %s could not be stepped", pk)
     return len(ids)
+
+
+def agents_with_edits() -> QuerySet[AgentServing]:
+    rows = AgentServing.objects.filter(most_edits__isnull=False, edits_by__isnull=False, agent__archived_at=None)
+    return rows.exclude(release=None)
 
 
 @transaction.atomic

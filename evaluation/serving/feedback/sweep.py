@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from django.db.models import Exists, OuterRef, Q, Subquery, TextField
+from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery, TextField
 from django.db.models.functions import Cast
 from django.utils import timezone
 
@@ -28,8 +28,7 @@ UNFINISHED: Final = ("length", "tool_calls", "content_filter")
 def sweep() -> dict[str, int]:
     """Handles new answers. Returns the numbers of scored and of repeated ones."""
     began, done = time.monotonic(), {"scored": 0, RETRIED: 0}
-    since = timezone.now() - FORGOTTEN_AFTER
-    new = scorable().filter(reward=None, created_at__gte=since).select_related("agent").order_by("id")
+    new = answers_to_score().select_related("agent").order_by("id")
     while time.monotonic() - began < SECONDS and (rows := list(new[:BATCH])):
         codes = {}
         for row in rows:
@@ -39,6 +38,10 @@ def sweep() -> dict[str, int]:
         done["scored"] += traces_score(codes, codes)
         done[RETRIED] += _retried([row for row in rows if row.pk in codes])
     return done
+
+
+def answers_to_score() -> QuerySet[ProductionTrace]:
+    return scorable().filter(reward=None, created_at__gte=timezone.now() - FORGOTTEN_AFTER)
 
 
 def sessions_close() -> int:

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
@@ -84,18 +85,26 @@ class TurnEnds(Exception):
 
 def loops_advance() -> int:
     """Begins due turns, and takes one step with each live turn. Returns the number of live turns."""
-    for loop in LearningLoop.objects.filter(on=True).select_related("agent", "acts_as"):
+    for loop in loops_on().select_related("agent", "acts_as"):
         try:
             _begin(loop)
         except Exception:  # a loop that can't begin a turn must not hold up the others
             log.exception("%s could not begin a turn", loop)
-    ids = list(LoopTurn.objects.exclude(state__in=TURN_ENDED).values_list("pk", flat=True))
+    ids = list(live_turns().values_list("pk", flat=True))
     for pk in ids:
         try:
             _step(pk)
         except Exception:
             log.exception("turn %s could not be stepped", pk)
     return len(ids)
+
+
+def loops_on() -> QuerySet[LearningLoop]:
+    return LearningLoop.objects.filter(on=True)
+
+
+def live_turns() -> QuerySet[LoopTurn]:
+    return LoopTurn.objects.exclude(state__in=TURN_ENDED)
 
 
 # -- triggers ----------------------------------------------------------------------------------------------------------
