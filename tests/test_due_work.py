@@ -158,7 +158,7 @@ def test_beat_sends_what_has_work_and_the_rest_seldom(tmp_path: Path, monkeypatc
             scheduler.apply_entry(entries[task])
         return len(sent) - before
 
-    assert due("notices.spread", after=0) == 1  # the first after a start, whatever is seen
+    assert due("notices.spread", after=0) == 1  # the first after a start is sent without a question
     assert due("notices.spread", after=2) == 0
     assert due("serving.journals", after=0) == due("serving.journals", after=2) == 1  # of files: without a question
     factories.SiteEventFactory()

@@ -55,7 +55,7 @@ SIZES: Final = (100, 1_000, 10_000)  # jobs
 LESSONS, OTHERS = 5, 20  # of a job: lessons; ledger entries, traces and events each
 TIMES: Final = 3  # each work is done, after once for nothing
 SLOWEST: Final = 4  # are named
-LEAST_MS: Final = 1.0  # shorter work has no exponent that could be told from the clock's noise
+LEAST_MS: Final = 1.0  # shorter work has no exponent that differs from the clock's noise
 
 
 def growth() -> list[Figure]:
@@ -118,7 +118,7 @@ def _site() -> TrainingRun:
 
 
 def _others(run: TrainingRun, first: int, last: int) -> None:
-    """What else grows with a site. Entries of the ledger and events name jobs and agents; nothing is due."""
+    """Other rows that grow with a site. Entries of the ledger and events name jobs and agents; nothing is due."""
     agent, ago = agent_of_a_job(last), "now() - n * interval '10 seconds'"
     lesson, trace = Experience.objects.get(agent=run.agent), ProductionTrace.objects.get(agent=run.agent)
     entry, event = LedgerEntry.objects.filter(job_id=run.pk).latest("id"), OutboxEvent.objects.filter(key=run.pk)[0]
