@@ -39,7 +39,7 @@ from budgets.models import (
     Reservation,
     Scope,
 )
-from budgets.presenters.budget_verdict import spending_figure
+from budgets.presenters.budget_verdict import forecast_of, spending_figure
 from budgets.presenters.limit_effects import limit_effects
 from budgets.presenters.naming import all_agents, name_of
 from budgets.presenters.price_list import price_changes, price_lines
@@ -200,7 +200,7 @@ class BudgetAdmin(ServiceAdmin):
     def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
         """With the spending as a chart and, for ``?would_limit=``, what this limit would have stopped."""
         if budget := context.get("original"):
-            context |= {"figure": spending_figure(budget), "effects": _effects(request, budget)}
+            context |= {"figure": spending_figure(budget, forecast_of(budget)), "effects": _effects(request, budget)}
         return super().render_change_form(request, context, *args, **kwargs)
 
     @admin.display(description="period", ordering="period_start")

@@ -15,7 +15,7 @@ NOTHING: Final = "–"
 @dataclass(frozen=True, slots=True)
 class FigureColumn:
     """``unit``: "moment", "number", "usd" or "count". ``draw``: "" for a curve, "dashed" for a line to compare with,
-    "low" and "high" for the edges of a band."""
+    "pace" for a forecast, "low" and "high" for the edges of a band."""
 
     title: str
     unit: str

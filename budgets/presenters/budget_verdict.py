@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from math import ceil
-from typing import Any
+from itertools import accumulate
+from typing import Any, Final
 
 from django.db.models import F, Max, Min, Sum
 from django.db.models.functions import Trunc
@@ -17,7 +17,6 @@ from agentcore_site.lib.months import month_after
 from budgets.forecasting import Forecast
 from budgets.ledger.accounts import month_over
 from budgets.models import Budget, LedgerEntry, Scope
-from budgets.presenters.charts import Curve
 from budgets.selectors import budget_forecast, daily
 
 DAY = timedelta(days=1)
@@ -92,93 +91,68 @@ def _tone(budget: Budget, forecast: Forecast | None) -> str:
     return "warn" if forecast is not None and forecast.exceeds(budget.limit_micros) else ""
 
 
-# -- curves ------------------------------------------------------------------------------------------------------------
+# -- the curve ---------------------------------------------------------------------------------------------------------
+
+# A limit that is further away than this many times what was spent would press the curve flat: it is only named.
+FAR: Final = 6
 
 
-def curve(budget: Budget, forecast: Forecast | None = None) -> Curve | None:
-    """The sum over time: of a month by days, of a job in steps that fit how long it took. None: nothing to draw."""
-    return _of_job(budget) if budget.scope == Scope.JOB else _of_month(budget, forecast)
-
-
-def _of_month(budget: Budget, forecast: Forecast | None) -> Curve:
-    start, end = budget.period_start, month_after(budget.period_start)
-    days = (end - start).days
-    moment = now()
-    last = min(moment.date(), end - DAY)
-    points, marks, total_micros = [(0.0, 0)], [""], 0
-    for day, amount_micros in daily(budget, start, last):
-        total_micros += amount_micros
-        points.append((float((day - start).days + 1), total_micros))
-        marks.append(f"{day.day} {day:%B}: {money(amount_micros)}, {money(total_micros)} so far")
-    # The last day is not over; and a call that was settled after its month is still the month's.
-    elapsed = (moment - datetime(start.year, start.month, start.day, tzinfo=UTC)) / DAY
-    points[-1] = (min(float(days), elapsed), budget.spent_micros + budget.debt_micros)
-    ticks = [(float(n - 1), f"{n} {start:%b}" if n == 1 else str(n)) for n in (1, 8, 15, 22, 29) if n <= days]
-    return Curve(points, float(days), ticks, _spoken(budget, forecast), budget.limit_micros, forecast, marks)
-
-
-def _of_job(budget: Budget) -> Curve | None:
-    (size, unit), steps = _steps(budget)
-    if not steps:
-        return None
-    points, total_micros = [(0.0, 0)], 0
-    for step, amount_micros in steps:
-        x = (step - steps[0][0]) / unit
-        if x > points[-1][0]:
-            points.append((x, total_micros))  # flat until the step began
-        total_micros += amount_micros
-        points.append((x + 1.0, total_micros))
-    end = ceil(points[-1][0])
-    every = max(1, ceil(end / 5))
-    ticks = [(float(n), _after(n, size)) for n in range(0, end + 1, every)]
-    return Curve(points, float(end), ticks, _spoken(budget, None), budget.limit_micros)
-
-
-def _steps(budget: Budget) -> tuple[tuple[str, timedelta], list[tuple[datetime, int]]]:
-    """The size of a job's steps, by how long the job took, and (beginning, micro-dollars) of each with a call."""
+def _steps(budget: Budget) -> tuple[timedelta, list[tuple[datetime, int]]]:
+    """The length of a job's steps, by how long the job took, and (beginning, micro-dollars) of each with a call."""
     rows = LedgerEntry.objects.filter(
         job_id=budget.owner_id, organization_id=budget.organization_id, job_budget_id=budget.id
     ).exclude(kind="reserve")
     ends = rows.aggregate(first=Min("at"), last=Max("at"))
     if ends["first"] is None:
-        return ("minute", timedelta(minutes=1)), []
+        return timedelta(minutes=1), []
     took = ends["last"] - ends["first"]
     size, unit = ("minute", timedelta(minutes=1)) if took <= timedelta(hours=3) else ("hour", timedelta(hours=1))
     if took > timedelta(days=5):
         size, unit = "day", DAY
     sums = rows.annotate(step=Trunc("at", size, tzinfo=UTC)).values("step")
     spent = sums.annotate(cost_micros=Sum(F("spent_delta_micros") + F("debt_delta_micros"))).order_by("step")
-    return (size, unit), [(row["step"], int(row["cost_micros"])) for row in spent]
+    return unit, [(row["step"], int(row["cost_micros"])) for row in spent]
 
 
-def spending_figure(budget: Budget) -> DrawnFigure | None:
-    """Spending over time against the limit, as a figure with its table: of a month by days, of a job in steps that fit
-    how long it took. None: nothing was spent."""
-    monthly = budget.scope != Scope.JOB
-    rows: list[list[Any]] = []
-    total_micros = 0
-    if monthly:
-        start = budget.period_start
-        found: list[Any] = daily(budget, start, min(now().date(), month_after(start) - DAY))
-    else:
-        (_, unit), steps = _steps(budget)
-        found = [(steps[0][0], 0), *((step + unit, amount_micros) for step, amount_micros in steps)] if steps else []
-    for moment, amount_micros in found:
-        total_micros += amount_micros
-        rows.append([moment, total_micros / MICROS])
-    if not total_micros:
+def spending_figure(budget: Budget, forecast: Forecast | None = None) -> DrawnFigure | None:
+    """Spending over time against the limit: of a month by days, with the forecast to its end; of a job in steps that
+    fit how long it took. None: nothing was spent."""
+    rows = _sums(budget)
+    spent_micros = budget.spent_micros + budget.debt_micros
+    if not spent_micros or not rows:
         return None
+    rows[-1][1] = spent_micros / MICROS  # a call that was settled after its month is still the month's
+    monthly = budget.scope != Scope.JOB
     columns = [FigureColumn("Day" if monthly else "Time", "moment"), FigureColumn("Spent in all", "usd")]
-    if budget.limit_micros is not None:
+    if monthly and rows[-1][0] < (last := month_after(budget.period_start) - DAY):
+        rows.append([last, None])
+    limit_micros, note = budget.limit_micros, ""
+    if limit_micros is not None and limit_micros > FAR * spent_micros:
+        note = f"The limit of {money(limit_micros)} is far above, and not drawn."
+    elif limit_micros is not None:
         columns.append(FigureColumn("Limit", "usd", "dashed"))
-        rows = [[*row, budget.limit_micros / MICROS] for row in rows]
+        rows = [[*row, limit_micros / MICROS] for row in rows]
+    if forecast is not None and forecast.days and rows[-1][1] is None:
+        columns.append(FigureColumn("At this pace", "usd", "pace"))
+        ends = {"": forecast.middle_micros}
+        if forecast.low_micros is not None and forecast.high_micros is not None:
+            columns += [FigureColumn("90 % range from", "usd", "low"), FigureColumn("to", "usd", "high")]
+            ends |= {"low": forecast.low_micros, "high": forecast.high_micros}
+        for row in rows[:-2]:
+            row += [None for _ in ends]
+        rows[-2] += [spent_micros / MICROS for _ in ends]
+        rows[-1] += [amount_micros / MICROS for amount_micros in ends.values()]
     title = f"Spending of {budget.period_start:%B %Y}" if monthly else "Spending of the job"
-    return DrawnFigure(title, columns, rows, note=verdict(budget).text, axis="US dollars")
+    return DrawnFigure(title, columns, rows, note=note, axis="US dollars")
 
 
-def _after(n: int, size: str) -> str:
-    return "start" if not n else f"{n} {'min' if size == 'minute' else size[0]}"
-
-
-def _spoken(budget: Budget, forecast: Forecast | None) -> str:
-    return f"Spending over time. {verdict(budget, forecast).text}"
+def _sums(budget: Budget) -> list[list[Any]]:
+    """Rows of a moment and the dollars spent until then."""
+    if budget.scope != Scope.JOB:
+        start = budget.period_start
+        booked: list[Any] = daily(budget, start, min(now().date(), month_after(start) - DAY))
+    else:
+        unit, steps = _steps(budget)
+        booked = [(steps[0][0], 0), *((step + unit, amount_micros) for step, amount_micros in steps)] if steps else []
+    sums = accumulate(amount_micros for _, amount_micros in booked)
+    return [[moment, total_micros / MICROS] for (moment, _), total_micros in zip(booked, sums, strict=True)]

@@ -20,9 +20,8 @@ from budgets.exports import LedgerExport, ledger_csv, ledger_export_start
 from budgets.forms import LimitForm, NewLimitForm, typed
 from budgets.ledger.accounts import DEFAULT_JOB_LIMIT_MICROS, month_of, month_over
 from budgets.models import Budget, EntryKind, LedgerEntry, Scope
-from budgets.presenters.budget_verdict import curve, forecast_of, verdict
+from budgets.presenters.budget_verdict import forecast_of, spending_figure, verdict
 from budgets.presenters.calls import FIRST_OF_CALL, paid_calls
-from budgets.presenters.charts import pictures
 from budgets.presenters.naming import agents, jobs_of, named
 from budgets.selectors import budget_get, budgets_visible, entries_of, limits_visible
 from budgets.services import ShownLimit, budget_change_limit, budget_set_limit
@@ -109,7 +108,6 @@ def _budget_page(request: HttpRequest, actor: Actor, budget: Budget, form: Limit
     if editable and form is None:
         form = LimitForm(initial={"limit": typed(budget.limit_micros), "shown": typed(budget.limit_micros)})
     forecast = forecast_of(budget)
-    drawn = curve(budget, forecast)
     context = {
         "one": named(actor, [budget])[0],
         "budget": budget,
@@ -119,7 +117,7 @@ def _budget_page(request: HttpRequest, actor: Actor, budget: Budget, form: Limit
         "unset": f"A job may spend {money(DEFAULT_JOB_LIMIT_MICROS)} unless its launch says otherwise."
         if budget.scope == Scope.JOB
         else "",
-        "charts": pictures(drawn),
+        "figure": spending_figure(budget, forecast),
         "months": _months(actor, budget),
         "limits": limits_visible(actor, budget)[:20],
         "may": may,

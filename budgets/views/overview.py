@@ -23,8 +23,7 @@ from budgets.alerts.delivery import subject
 from budgets.forms import RangeForm
 from budgets.ledger.accounts import BudgetOwner, limit_standing_micros, month_of
 from budgets.models import AlertKind, Budget, Scope
-from budgets.presenters.budget_verdict import curve, forecast_of, nothing_yet, verdict
-from budgets.presenters.charts import pictures
+from budgets.presenters.budget_verdict import forecast_of, nothing_yet, spending_figure, verdict
 from budgets.presenters.naming import agent_names, agents_called, jobs_of, named
 from budgets.presenters.shapes import BudgetOut
 from budgets.selectors import BY, Spending, alerts_visible, breakdown, budgets_visible
@@ -111,12 +110,11 @@ def _head(organization: Organization, month: date) -> dict[str, Any]:
         limit_micros = limit_standing_micros(BudgetOwner(organization.id, Scope.ORGANIZATION, organization.id))
         return {"own": None, "verdict": nothing_yet(limit_micros), "standing": limit_micros}
     forecast = forecast_of(budget)
-    drawn = curve(budget, forecast)
     return {
         "own": budget,
         "forecast": forecast,
         "verdict": verdict(budget, forecast),
-        "charts": pictures(drawn),
+        "figure": spending_figure(budget, forecast),
     }
 
 

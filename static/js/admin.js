@@ -3,6 +3,14 @@
   "use strict";
   // The theme's pages have no main landmark.
   document.addEventListener("DOMContentLoaded", () => document.getElementById("main")?.setAttribute("role", "main"));
+  // Its searchable choices have no name: they take that of their field.
+  addEventListener("load", () => {
+    for (const place of document.querySelectorAll(".select2-selection, .select2-selection__rendered")) {
+      const field = place.closest(".select2").previousElementSibling;
+      const label = field && document.querySelector(`label[for="${field.id}"]`);
+      if (label) place.setAttribute("aria-label", label.textContent.trim());
+    }
+  });
   const KEPT = { light: '"light"', dark: '"dark"' };
   const root = document.documentElement;
   try {

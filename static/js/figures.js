@@ -1,5 +1,5 @@
 // Draws each figure of a page from the table below it: the table is what is read without sight or script. Heads of its
-// columns say how a curve is drawn (data-draw: "dashed", "low" and "high" of a band), the figure its shape and scale.
+// columns say how a curve is drawn (data-draw: "dashed", "pace" for a forecast, "low" and "high" of its band), the figure its shape and scale.
 "use strict";
 
 (function () {
@@ -44,13 +44,16 @@
 
   function curves(heads, { bars, few }) {
     let hues = 0;
+    const paced = heads.some((head) => head.draw === "pace");
     return heads.map((head) => {
       const edge = head.draw === "low" || head.draw === "high";
+      const pace = head.draw === "pace";
       const dashed = head.draw === "dashed";
-      const hue = colour(dashed ? "c-grey" : HUES[edge ? 0 : hues % HUES.length], edge ? 0 : 1);
-      if (!edge && !dashed) hues += 1;
-      const common = { label: head.title, stroke: hue, value: (_, value) => shown(head.unit)(value), spanGaps: true };
-      if (!bars) return { ...common, width: edge ? 0 : 2, dash: dashed ? [6, 4] : undefined, points: { show: !edge && !dashed && few, size: 5, fill: hue } };
+      const hue = colour(dashed ? "c-grey" : HUES[edge || pace ? 0 : hues % HUES.length], edge ? 0 : 1);
+      if (!edge && !pace && !dashed) hues += 1;
+      // A forecast sets no range: it would press flat what was measured.
+      const common = { auto: !pace && !(edge && paced), label: head.title, stroke: hue, value: (_, value) => shown(head.unit)(value), spanGaps: true };
+      if (!bars) return { ...common, width: edge ? 0 : 2, dash: dashed ? [6, 4] : pace ? [2, 4] : undefined, points: { show: !edge && !dashed && !pace && few, size: 5, fill: hue } };
       // Bars of several columns are beside each other, as far as the first is wide.
       return { ...common, width: 1, fill: hue.replace(/,1\)$/, ",0.75)"), points: { show: false }, paths: uPlot.paths.bars({ size: [0.8 / heads.length, 40], align: heads.length > 1 ? 1 : 0 }) };
     });
@@ -78,7 +81,7 @@
     const [low, high] = ["low", "high"].map((end) => heads.findIndex((head) => head.draw === end));
     const { grid, ...common } = axisStyle();
     const label = (value) => names[Math.round(value)] ?? "";
-    const day = new Intl.DateTimeFormat("en", { day: "numeric", month: "short", timeZone: "UTC" });
+    const day = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", timeZone: "UTC" });
     const hour = new Intl.DateTimeFormat("en", { hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZone: "UTC" });
     const second = new Intl.DateTimeFormat("en", { timeStyle: "medium", hourCycle: "h23", timeZone: "UTC" });
     // Ticks of less than three days are hours, of some minutes have seconds.

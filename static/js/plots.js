@@ -49,9 +49,15 @@ window.plots = (function () {
     return { stroke: colour("text-3"), grid, ticks: { ...grid, size: 4 }, font: "11px system-ui, sans-serif", labelFont: "11px system-ui, sans-serif", labelSize: 16, labelGap: 0 };
   }
 
+  // The last place that was measured: behind it may be a forecast.
+  function newest(chart) {
+    const at = chart.data.length > 1 ? chart.data[1].findLastIndex((value) => value != null) : -1;
+    return at < 0 ? chart.data[0].length - 1 : at;
+  }
+
   // Without a cursor the legend shows the latest values.
   function latest(chart) {
-    if (chart.cursor.idx == null && chart.data[0].length) chart.setLegend({ idx: chart.data[0].length - 1 }, false);
+    if (chart.cursor.idx == null && chart.data[0].length) chart.setLegend({ idx: newest(chart) }, false);
   }
 
   // Charts by their place follow its width, and are drawn again in another theme. Returns what watches the widths.
@@ -71,14 +77,14 @@ window.plots = (function () {
     const last = () => chart().data[0].length - 1;
     const visible = (one) => one.label && (one.width > 0 || one.points.show === true || (one.points.show && one.points.size)) && !/,0\)$/.test(one.stroke(chart(), 1));
     const said = (at) => chart().series.map((one, i) => [one, chart().data[i][at]]).filter(([one, value], i) => i === 0 || value != null).map(([one, value]) => `${one.label}: ${one.value(chart(), value)}`).join("; ");
-    let at = last();
+    let at = newest(chart());
     function move(to) {
       at = Math.max(0, Math.min(last(), to));
       place.setAttribute("aria-valuenow", at);
       place.setAttribute("aria-valuemax", last());
       place.setAttribute("aria-valuetext", said(at));
     }
-    move(last());
+    move(at);
     place.setAttribute("aria-label", `${title()}: values by the arrow keys`);
     if (place.dataset.complete) return;
     place.dataset.complete = "1";
@@ -104,7 +110,8 @@ window.plots = (function () {
   }
 
   function titleOf(place) {
-    const head = place.closest("figure").querySelector("h2, h3, figcaption");
+    const figure = place.closest("figure");
+    const head = figure.querySelector("h2, h3") || figure.querySelector("figcaption");
     return head ? head.textContent.trim().replace(/\s+/g, " ") : "Chart";
   }
 

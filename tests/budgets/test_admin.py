@@ -266,14 +266,14 @@ def shown(client: Client, budget: int, **query: str) -> Any:
 def test_a_budget_shows_its_spending_against_its_limit(boss: Client, chain: Chain) -> None:
     page = shown(boss, chain.job_budget)
     assert "Nothing was spent yet" in page.content.decode() and page.context["figure"] is None
-    limit_change(None, owners(chain.organization_id)[0], 5 * DOLLAR)
+    limit_change(None, owners(chain.organization_id)[0], 1_500_000)
     reserve(hold(chain, "a", 600_000))
     settle("a", bill(250_000))
-    for budget, limit in ((chain.organization_budget, 5.0), (chain.job_budget, 1.0)):
+    for budget, limit in ((chain.organization_budget, 1.5), (chain.job_budget, 1.0)):
         page = shown(boss, budget)
         figure = page.context["figure"]
         assert [column.title for column in figure.columns][1:] == ["Spent in all", "Limit"]
-        assert figure.rows[-1][1:] == [0.25, limit] and "$0.25 of" in figure.note
+        assert [row[1:] for row in figure.rows if row[1] is not None][-1] == [0.25, limit]
         text = html(page)
         assert 'data-shape="lines"' in text and "js/figures" in text and f'data-value="{limit}"' in text
 

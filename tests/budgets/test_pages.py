@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -23,8 +22,8 @@ from budgets.forecasting import Forecast
 from budgets.ledger import reserve, settle
 from budgets.ledger.accounts import Chain, chain_open, month_of
 from budgets.models import Budget, BudgetLimit, BudgetSettings, LedgerEntry, ModelPrice
-from budgets.presenters.budget_verdict import curve, verdict
-from budgets.presenters.charts import Curve, amount_label, highest_micros, pictures, scale, spending
+from budgets.presenters import budget_verdict
+from budgets.presenters.budget_verdict import spending_figure, verdict
 from budgets.prices.loading import prices_load
 from budgets.services import budget_set_limit, price_set
 from tests.budgets.support import bill, hold, limits_set
@@ -276,21 +275,22 @@ def test_a_budget_shows_what_is_spent_held_and_left(spent: Chain, dan: Any) -> N
     assert "$0.60 of $1.00 spent in all (60 %)." in page
     assert re.search(r"On hold \$0\.10", page) and re.search(r"Remaining \$0\.30", page)
     assert "2 calls" in page and "Router" in page
-    assert 'class="burn wide"' in html(at_desk(dan).get(f"/budgets/{spent.job_budget}/"))
+    assert 'data-shape="lines"' in html(at_desk(dan).get(f"/budgets/{spent.job_budget}/"))
 
 
 def test_the_curve_ends_at_the_spent_amount(chain: Chain) -> None:
     reserve(hold(chain, "a", 900_000))
     settle("a", bill(1_250_000))
     for scope in ("organization", "agent", "job"):
-        budget = of(chain, scope)
-        drawn = curve(budget)
-        assert drawn is not None and drawn.points[0] == (0.0, 0)
-        assert drawn.points[-1][1] == budget.spent_micros + budget.debt_micros == 1_250_000
-        assert drawn.limit_micros == budget.limit_micros and drawn.points[-1][0] <= drawn.end
+        drawn = spending_figure(of(chain, scope))
+        assert drawn is not None
+        assert [row[1] for row in drawn.rows if row[1] is not None][-1] == 1.25
     lonely = chain_open(chain.organization_id, month=date(2024, 2, 1))
     old = Budget.objects.get(id=lonely.organization_budget)
-    assert [label for _, label in curve(old).ticks] == ["1 Feb", "8", "15", "22", "29"]  # type: ignore[union-attr]
+    assert spending_figure(old) is None
+    old.spent_micros = 5
+    days = spending_figure(old)
+    assert days is not None and len(days.rows) == 29 and days.rows[-1] == [date(2024, 2, 29), 0.000005]
 
 
 def test_a_pace_that_leads_over_the_limit_is_a_warning(spent: Chain) -> None:
@@ -648,38 +648,30 @@ def test_the_admin_of_another_house_sees_no_chain(spent: Chain, charlie: Any) ->
 # -- pictures ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_axis_has_a_few_round_steps() -> None:
-    for top in (1, 3, 7, 999, 12_345, 3_120_000, 50 * MICROS, 10**15):
-        step, end = scale(top)
-        assert end >= top and 1 <= end // step <= 6, top
-        assert str(step).rstrip("0") in {"1", "2", "5"}
-    assert [amount_label(n, n) for n in (1, 50_000, 200_000, MICROS, 5_000 * MICROS)] == [
-        "$0.000001",
-        "$0.05",
-        "$0.20",
-        "$1",
-        "$5,000",
-    ]
+def test_the_limit_is_on_the_chart_unless_the_limit_would_flatten_the_curve(spent: Chain) -> None:
+    budget = of(spent, "job")
+    for limit_micros, drawn in ((None, False), (MICROS, True), (100 * MICROS, False)):
+        budget.limit_micros = limit_micros
+        figure = spending_figure(budget)
+        assert figure is not None and ("Limit" in [column.title for column in figure.columns]) == drawn
+        assert ("$100.00" in figure.note) == (limit_micros == 100 * MICROS)
 
 
-def test_the_limit_is_on_the_chart_unless_the_limit_would_flatten_the_curve() -> None:
-    near = Curve([(0.0, 0), (1.0, 400)], 2.0, [(0.0, "1 <b>")], 'a "label"', limit_micros=1_000)
-    far = Curve([(0.0, 0), (1.0, 400)], 2.0, [], "x", limit_micros=10**9)
-    assert highest_micros(near) == 1_000 and 'class="burn-limit"' in spending(near)
-    assert highest_micros(far) == 400 and "far above" in spending(far) and 'class="burn-limit"' not in spending(far)
-    assert "&lt;b&gt;" in spending(near) and "<b>" not in spending(near) and "a &quot;label&quot;" in spending(near)
-
-
-def test_a_forecast_never_sets_the_axis_and_is_cut_off_at_the_top() -> None:
-    wild = Forecast(400, 96_000_000, 600, 10**12, 3)
-    plain = Curve([(0.0, 0), (1.0, 400)], 2.0, [], "x", limit_micros=500)
-    forecast = replace(plain, forecast=wild)
-    assert highest_micros(forecast) == highest_micros(plain) == 500
-    drawn = spending(forecast)
-    inner = re.search(r'<svg x="58" y="18" width="688" height="216" viewBox="58 18 688 216">(.*?)</svg>', drawn)
-    assert inner is not None and "burn-band" in inner[1] and "burn-pace" in inner[1]
-    assert drawn.replace(inner[0], "") == spending(plain)  # the rest is where it was
-    assert len(pictures(Curve([(0.0, 0)], 1.0, [], "x"))) == 2 and pictures(None) == []
+def test_a_forecast_leads_from_the_spent_amount_to_the_end_of_the_month(
+    spent: Chain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    budget = of(spent, "organization")
+    first = datetime(budget.period_start.year, budget.period_start.month, 1, tzinfo=UTC)
+    monkeypatch.setattr(budget_verdict, "now", lambda: first + timedelta(days=9))
+    figure = spending_figure(budget, Forecast(600_000, 3 * MICROS, 2 * MICROS, 4 * MICROS, 5))
+    assert figure is not None
+    assert [column.draw for column in figure.columns] == ["", "", "pace", "low", "high"]
+    assert figure.rows[-2][1:] == [0.6, 0.6, 0.6, 0.6] and figure.rows[-1][1:] == [None, 3.0, 2.0, 4.0]
+    assert all(row[2:] == [None, None, None] for row in figure.rows[:-2]) and len(figure.rows) == 11
+    assert (figure.rows[-1][0] + timedelta(days=1)).day == 1
+    assert all(len(row) == len(figure.columns) for row in figure.rows)
+    few = spending_figure(budget, Forecast(600_000, 600_000, None, None, 0))
+    assert few is not None and len(few.columns) == 2
 
 
 def test_a_picture_has_no_style_that_the_policy_forbids(spent: Chain, stella: Any) -> None:
