@@ -55,11 +55,12 @@ class GRPOConfig(Section):
         description="The named configuration the others start from; differences to it are shown.",
     )  # fmt: skip
 
-    algorithm: Literal["grpo", "tfgrpo", "dpo"] = Field(
+    algorithm: Literal["grpo", "tfgrpo", "gepa", "dpo"] = Field(
         "grpo", title="Algorithm",
         description="grpo learns by gradients; for a language model's agent lessons are proposed, and rewards decide "
         "which the context holds. tfgrpo (training-free GRPO) takes all of them, and step by step keeps or "
-        "gives up what it learned. dpo learns weights from the best and the worst rollout of each group.",
+        "gives up what it learned. gepa (the optimiser of that name) rewrites the whole context, and keeps what scores "
+        "better. dpo learns weights from the best and the worst rollout of each group.",
     )  # fmt: skip
 
     learner: str = Field(

@@ -158,7 +158,7 @@ class ContextConfig(Section):
     reflect_groups: int = Field(
         4, ge=1, le=128, title="Groups compared",
         description="Groups of an iteration that are compared, those with the most spread. Small numbers (3-5) "
-        "generalise better than whole batches.",
+        "generalise better than whole batches. Algorithm gepa: the queries of a minibatch.",
     )  # fmt: skip
     reflect_each: int = Field(
         2, ge=1, le=16, title="Attempts read",

@@ -18,7 +18,7 @@ from budgets.pricing import Price
 from experiences.learning.lessons.attempts import shared_texts
 from experiences.learning.lessons.library import Library
 from experiences.learning.lessons.prompts import ReflectionOptions
-from experiences.learning.lessons.reflection import Reflected, Reflector
+from experiences.learning.lessons.reflection import Reflected, Reflector, Rewritten
 from experiences.rollouts.runtimes.base import ContextSource, Runtime
 from experiences.rollouts.runtimes.llm import LLMRuntime, Sampling
 from experiences.rollouts.structured_output import Asker, ModelAnswer
@@ -83,6 +83,11 @@ class Reflecting:
         self, groups: Sequence[TrajectoryGroup], library: Library, *, iteration: int, epoch: int
     ) -> Reflected:
         return await self._asking().reflect(groups, library, iteration=iteration, epoch=epoch)
+
+    async def rewrite(
+        self, groups: Sequence[TrajectoryGroup], texts: Sequence[str], *, iteration: int
+    ) -> Rewritten | None:
+        return await self._asking().rewrite(groups, texts, iteration=iteration)
 
     async def kinds(self, queries: Sequence[str]) -> tuple[str, ...]:
         return await self._asking().kinds(queries)

@@ -25,7 +25,7 @@ from tests.support.simulated_habits import Habits, written
 from tests.support.simulated_prompt import read, schema_of, texts_of
 from tests.support.simulated_reflector import Reflector
 from tests.support.simulated_sorter import sorted_queries, sorts
-from tests.support.simulated_writer import Writer, fields_of, filed, is_asked_to_write
+from tests.support.simulated_writer import Writer, fields_of, filed, is_asked_to_write, list_wanted
 from tests.support.world import Advice, Asked, World, tokens_in
 from tests.support.world_words import spun
 
@@ -107,6 +107,8 @@ class SimulatedModel:
         if names := sorts(schema):
             found = sorted_queries(self.world, body["messages"], names, self.habits.sorting, rng)
             return written(found, form, rng)
+        if name := list_wanted(schema):
+            return written({name: Writer(self.world, self.habits, body["messages"], rng).lines()}, form, rng)
         return written(Reflector(self.world, self.habits, seen, rng).answer(schema), form, rng)
 
     def _random(self, body: Body, *, repeatable: bool) -> random.Random:

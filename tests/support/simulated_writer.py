@@ -20,6 +20,7 @@ PROPOSED: Final = (6, 12)  # of a new proposal
 KEPT: Final = 0.97  # of the lines that stood
 _REWRITES = re.compile(r"\b(?:write|propose|provide) (?:a |the )?(?:new|better|improved) instructions?\b", re.I)
 _BLOCK = re.compile(r"```(?:\w*\n)?(.*?)```", re.S)
+_MARKED = re.compile(r"^<<<[A-Z ]+ \w+>>>\n(.*?)\n<<<END", re.S | re.M)
 _FIELDS = re.compile(r"corresponding output fields, starting with the field (.*?), and then ending with", re.S)
 _FIELD = re.compile(r"\[\[ ## (\w+) ## \]\]")
 _INSTRUCTION = re.compile(r"instruction", re.I)
@@ -47,6 +48,12 @@ def is_asked_to_write(messages: Messages) -> bool:
     return bool(_REWRITES.search("\n".join(texts_of(messages, "user")[-1:])))
 
 
+def list_wanted(schema: Mapping[str, Any]) -> str:
+    """The name of the field where a whole prompt is wanted as a list of texts; "" where none is."""
+    fields = (schema.get("properties") or {}).items()
+    return next((name for name, one in fields if _INSTRUCTION.search(name) and one.get("type") == "array"), "")
+
+
 class Writer:
     """Answers one such request."""
 
@@ -65,6 +72,15 @@ class Writer:
             return filed(fields, self._extended(given[1] if given else "", PROPOSED))
         block = _BLOCK.search(self.text)
         return f"Here it is.\n```\n{self._extended(block[1] if block else '', ADDED)}\n```"
+
+    def lines(self) -> list[str]:
+        """A list of lessons in place of the one in the first block of the prompt."""
+        block = _MARKED.search(self.text)
+        stood = [one for one in (block[1] if block else "").splitlines() if one.startswith("When")]
+        return [
+            line.removeprefix("- ")
+            for line in self._extended("\n".join(f"- {one}" for one in stood), ADDED).splitlines()
+        ]
 
     def _extended(self, text: str, added: tuple[int, int]) -> str:
         """The old text, nearly all of it, and new lessons."""

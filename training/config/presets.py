@@ -180,6 +180,22 @@ PRESETS: dict[str, Preset] = {
             {"action": {}},
             fits=frozenset({"context"}),
         ),
+        Preset(
+            "gepa",
+            "GEPA",
+            "Take this to compare with recommended: GEPA (arXiv 2507.19457) rewrites the whole context again and "
+            "again, and the job plays, pays and proves it like any other; it measures no single lesson.",
+            {
+                "algorithm": "gepa",
+                "n_iterations": 300,
+                "batch_size": 8,
+                "n_trajectories_per_query": 1,
+                "eval_interval": 300,
+                "context": {"reflect_groups": 3},
+            },
+            {"action": {}},
+            fits=frozenset({"context"}),
+        ),
     )
 }
 

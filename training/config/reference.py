@@ -19,8 +19,8 @@ the schema: `.venv/bin/python -m training.config.reference > docs/configuration.
 
 A setting for *actions* counts only for agents that choose actions. A setting for *lessons* counts for agents of
 language models, whose context holds lessons; *weights* for those whose own weights are learned. A setting for *all*
-counts there too; [the launch form](weights.md) shows the rest. *lessons, grpo* says that algorithm tfgrpo does not read
-the setting, *lessons, tfgrpo* that grpo does not. The launch form hides a setting that changes nothing. Every interface
+counts there too; [the launch form](weights.md) shows the rest. *lessons, grpo* says that of `grpo`, `tfgrpo` and `gepa`
+only algorithm `grpo` reads the setting. The launch form hides a setting that changes nothing. Every interface
 refuses a value for such a setting that differs from the preset's. Two more cases are refused:
 `baseline: value` for agents that learn lessons, and settings of the gradient with `context.update_rule:
 ridge_thompson`. `gamma` counts for every agent where `shaping.rule` is `potential`.
@@ -53,12 +53,14 @@ def _row(field: Field, default: Any) -> str:
 
 
 def _whom(name: str) -> str:
-    chosen, grpo, tfgrpo = counts_for(name, "action"), counts_for(name, "llm"), counts_for(name, "llm", "tfgrpo")
+    chosen, of_contexts = counts_for(name, "action"), ("grpo", "tfgrpo", "gepa")
+    reading = [algorithm for algorithm in of_contexts if counts_for(name, "llm", algorithm)]
     weights = counts_for(name, "llm", learner="weights")
-    if not (grpo or tfgrpo):
+    if not reading:
         return "actions, weights" if chosen and weights else "weights" if weights else "actions"
-    lessons = "lessons" if grpo and tfgrpo else "lessons, grpo" if grpo else "lessons, tfgrpo"
-    return lessons if not chosen else "all" if tfgrpo else f"actions; {lessons}"
+    if reading == list(of_contexts):
+        return "all" if chosen else "lessons"
+    return f"{'actions; ' if chosen else ''}lessons, {', '.join(reading)}"
 
 
 def _at(values: dict[str, Any], dotted: str) -> Any:

@@ -151,6 +151,7 @@ def _contradictions(config: GRPOConfig, learner: Learner, runtime: str) -> list[
     if faults := learner.faults(config):
         return [FieldError(name, text) for name, text in faults.items()]
     alone = config.credit == "value" or (config.baseline == "value" and config.credit in ("uniform", "discounted"))
+    alone = alone or config.algorithm == "gepa"  # it compares contexts, and not rollouts of one query
     if config.n_trajectories_per_query < 2 and not alone:
         message = (
             "n_trajectories_per_query must be at least 2 for GRPO, which compares rollouts of the same query; got "

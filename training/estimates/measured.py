@@ -76,6 +76,14 @@ def work(
     if learns_context and frozen:
         steps = validations(n, config.eval_interval, context.epochs, context.search_every)
         searched = steps * each * search_size(n_train, n_selection)
+    if learns_context and config.algorithm == "gepa":  # each proposal takes two evaluations
+        return Work(
+            trained=n * drawn * config.n_trajectories_per_query,
+            validation=samples * n_selection,
+            proof=2 * n_held_out * config.eval_samples,
+            questions=n // 2,
+            shown_tokens=n // 2 * context.reflect_groups * config.n_trajectories_per_query * ATTEMPT_TOKENS,
+        )
     asks = reflections(n if context.propose else 0, context.propose_every, 1.0 if frozen else context.propose_until)
     groups, size = min(context.reflect_groups, drawn), config.n_trajectories_per_query
     attempts = min(2 * context.reflect_each, size)

@@ -40,10 +40,10 @@ class ActionLearner(Learner):
         )
 
     def faults(self, config: GRPOConfig) -> Mapping[str, str]:
-        if config.algorithm == "tfgrpo":
+        if config.algorithm in ("tfgrpo", "gepa"):
             return {
-                "algorithm": "algorithm tfgrpo puts its lessons into a language model's context; this agent chooses"
-                " actions and has no context. Take algorithm grpo."
+                "algorithm": f"algorithm {config.algorithm} puts its lessons into a language model's context; this"
+                " agent chooses actions and has no context. Take algorithm grpo."
             }
         if config.algorithm == "dpo":
             return {"algorithm": "algorithm dpo learns a language model's weights, and this agent chooses actions."}

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from experiences.learning.lessons.operations import apply_operations
 from experiences.learning.lessons.reflection import Reflected
 from experiences.rollouts.types import TrajectoryGroup
-from training.learners import gate
+from training.learners import gate, gepa
 from training.learners.context_update import (
     MIXED_AFTER,
     nothing_to_learn,
@@ -19,7 +19,7 @@ from training.learners.context_update import (
     update_context,
     worth_reflecting,
 )
-from training.learners.settings import ACTIONS_ONLY, GRADIENT, MEASURED, SEARCH
+from training.learners.settings import ACTIONS_ONLY, BY_PAIRS, GRADIENT, MEASURED, SEARCH
 from training.policies.base import Policy
 from training.policies.context import ContextPolicy
 from training.policies.query_rule import Choice
@@ -28,7 +28,7 @@ from training.schema import GRPOConfig
 from training.trainer.play import Played
 from training.trainer.reports import GateReport, SelectionReport
 from training.trainer.results import UpdateResult
-from training.trainer.selection import EQUAL_REWARDS, selection_report, stop_on_plateau
+from training.trainer.selection import ALL_ITERATIONS, EQUAL_REWARDS, selection_report, stop_on_plateau
 from training.trainer.setup import Learner, TrainerSetup, ValidationPlayer
 from training.trainer.state import TrainerState
 
@@ -59,7 +59,7 @@ class ContextLearner(Learner):
     # -- describe --------------------------------------------------------------------------------------------------
 
     def reads(self, setting: str, algorithm: str = "grpo") -> bool:
-        unread = GRADIENT | MEASURED if algorithm == "tfgrpo" else SEARCH
+        unread = {"tfgrpo": GRADIENT | MEASURED, "gepa": GRADIENT | MEASURED | SEARCH | BY_PAIRS}.get(algorithm, SEARCH)
         return setting.partition(".")[0] not in ACTIONS_ONLY and setting not in unread
 
     def unread(self, setting: str, config: GRPOConfig) -> str:
@@ -71,6 +71,11 @@ class ContextLearner(Learner):
                 " Leave it out."
             )
         if not self.reads(setting, config.algorithm):
+            if config.algorithm == "gepa":
+                return (
+                    f"{setting} changes nothing with algorithm gepa, which measures whole contexts by a search of its"
+                    " own. Leave it out, or take algorithm grpo."
+                )
             if setting in SEARCH:
                 return f"{setting} changes nothing with algorithm grpo, which keeps nothing step by step. Leave it out."
             return (
@@ -92,7 +97,7 @@ class ContextLearner(Learner):
                 "baseline": "baseline value is a learned function of what an action policy sees, and this agent learns"
                 " lessons. Take group_mean or loo."
             }
-        if config.n_trajectories_per_query < 2:
+        if config.n_trajectories_per_query < 2 and not gepa.is_gepa(config):
             return {
                 "n_trajectories_per_query": "n_trajectories_per_query must be at least 2: lessons are learned by"
                 f" comparing rollouts of the same query; got {config.n_trajectories_per_query}."
@@ -130,13 +135,20 @@ class ContextLearner(Learner):
 
     # -- act and learn ---------------------------------------------------------------------------------------------
 
+    def queries(self, setup: TrainerSetup, state: TrainerState) -> Sequence[int] | None:
+        return gepa.queries(setup, _own(state)) if gepa.is_gepa(setup.config) else None
+
     def act(self, setup: TrainerSetup, state: TrainerState) -> Any:
+        if gepa.is_gepa(setup.config):
+            return gepa.context(setup, _own(state))
         return _own(state).exploring(setup.seed, setup.config.n_trajectories_per_query)
 
     async def reflect(
         self, setup: TrainerSetup, state: TrainerState, groups: Sequence[TrajectoryGroup], iteration: int
     ) -> Reflected | None:
         policy, reflecting = _own(state), setup.reflecting
+        if gepa.is_gepa(setup.config):
+            return await gepa.reflect(setup, policy, groups, iteration)
         if reflecting is None:
             return None
         kinds = await reflecting.kinds(_queries(setup)) if _sorts(setup, policy, iteration) else None
@@ -158,6 +170,13 @@ class ContextLearner(Learner):
         if reflected is not None and reflected.kinds:
             policy.sort(QueryWords.fitted(_queries(setup), reflected.kinds))
         result = update_context(groups, policy, state.optimizer, config, setup.seed)
+        if gepa.is_gepa(config):
+            rules = rules_of(policy, config, functions=setup.functions, memory=setup.memory)
+            gepa.learn(setup, policy, groups, reflected, rules, iteration)
+            result.metrics["lessons"] = float(policy.live.sum())
+            if gepa.is_spent(setup, policy):
+                state.stop_reason = ALL_ITERATIONS
+            return result
         if reflected is not None:
             if reflected.kinds is not None:
                 result.metrics["kinds"] = float(len(set(filter(None, reflected.kinds))))
@@ -179,6 +198,8 @@ class ContextLearner(Learner):
                 "The model that reflects could not sort the queries by kind. Lessons are measured by the words of "
                 "queries alone. Another reflector may sort them, or leave context.kinds off."
             ]
+        if gepa.is_gepa(setup.config):
+            return []
         if policy.compared - setup.config.batch_size >= MIXED_AFTER or not too_even(policy, setup.config):
             return []
         share = policy.mixed / max(policy.compared, 1)

@@ -139,7 +139,7 @@ def decide(
     needs = None if accepted or difference.mean <= 0 else design(setup.config).queries_for(difference.mean, POWER)
     if accepted:
         policy.ship(candidate)
-    elif searches(setup.config):
+    elif not policy.selects:
         rolled_back = policy.back_to_start()
     return report(
         current=current,

@@ -29,5 +29,13 @@ MEASURED: Final = frozenset(
         "context.ship_confidence", "context.relevance", "context.kinds",
     }
 )  # fmt: skip
+# What compares rollouts of one query with each other, and asks for single lessons.
+BY_PAIRS: Final = frozenset(
+    {
+        "context.propose", "context.token_cost", "context.propose_every", "context.reflect_each",
+        "context.group_tokens", "context.exemplars", "context.max_lessons", "context.max_new", "context.min_mixed",
+        "context.stop_when_equal", "dynamic_sampling", "max_num_gen_batches",
+    }
+)  # fmt: skip
 # What the search of training-free GRPO goes by, step by step.
 SEARCH: Final = frozenset({"context.gate_margin", "context.search_every"})

@@ -43,8 +43,8 @@ class WeightsLearner(Learner):
 
     def faults(self, config: GRPOConfig) -> Mapping[str, str]:
         found: dict[str, str] = {}
-        if config.algorithm == "tfgrpo":
-            found["algorithm"] = "algorithm tfgrpo changes no weights. Take grpo or dpo."
+        if config.algorithm in ("tfgrpo", "gepa"):
+            found["algorithm"] = f"algorithm {config.algorithm} changes no weights. Take grpo or dpo."
         if config.algorithm == "dpo" and config.beta == 0:
             found["beta"] = "beta must be above 0 with algorithm dpo: it is how far a pair pulls. 0.1 is usual."
         if config.temperature != 1.0:

@@ -50,6 +50,8 @@ class ContextPolicy:
     ``kept`` are the handles of the best context that the search has found so far, with the texts of ``kept_library``,
     to which a library that is worse goes back.
     ``selects`` False gives rollouts all live lessons: nothing is drawn, and nothing can be learned about single ones.
+    ``answers`` are those that a search by another optimiser was given so far: scores of its queries (a list), or the
+    text that it asked for, with its origin (a mapping).
     ``compared`` and ``mixed`` count groups, and those with spread; ``equal`` those in a row without, to the last one.
 
     ``words`` are what distinguishes the training queries: a lesson's effect may hold only where one of them occurs. It
@@ -74,11 +76,13 @@ class ContextPolicy:
     selects: bool = True
     floor: float = FLOOR
     version: str = ""
+    answers: list[Any] = field(default_factory=list)
     compared: int = 0
     mixed: int = 0
     equal: int = 0
     kind: str = "context"
     parameters: Arrays = field(default_factory=lambda: {"theta": np.zeros(0)})
+    replayed: tuple[str, Any] | None = field(default=None, init=False, repr=False, compare=False)  # of the answers
     _known: QueryEffects | None = field(default=None, init=False, repr=False, compare=False)  # of the evidence as it is
 
     @classmethod
@@ -399,6 +403,7 @@ class ContextPolicy:
             "mixed": self.mixed,
             "equal": self.equal,
             "theta": self.theta.copy(),
+            **({"answers": self.answers} if self.answers else {}),
             **effects,
             **nested("words", self.words.state_dict()),
             **nested("evidence", self.evidence.state_dict()),
@@ -442,6 +447,7 @@ class ContextPolicy:
             selects=bool(state["selects"]),
             floor=float(state["floor"]),
             version=str(state["version"]),
+            answers=list(state.get("answers", [])),
             compared=int(state["compared"]),
             mixed=int(state["mixed"]),
             equal=int(state.get("equal", 0)),  # earlier releases did not count them
@@ -467,11 +473,20 @@ def without_lessons(state: Mapping[str, Any], gone: Callable[[str], bool]) -> di
 
     # Earlier releases stored fewer of them.
     changed = {name: cleaned(state[name]) for name in ("library", "supported", "kept_library") if name in state}
-    if not handles:
+    answers = [_answer_without(answer, gone) for answer in state.get("answers", [])]
+    if not handles and answers == state.get("answers", []):
         return None
     named = [name for name in ("shipped", "start", "kept") if name in state]
     kept = {name: [one for one in state[name] if one not in handles] for name in named}
-    return {**state, **changed, **kept}
+    return {**state, **changed, **kept, **({"answers": answers} if answers else {})}
+
+
+def _answer_without(answer: Any, gone: Callable[[str], bool]) -> Any:
+    """An answer of a search without the lines that ``gone`` names. Those stay as lines, so that no text becomes
+    another one's equal."""
+    if not isinstance(answer, Mapping):
+        return answer
+    return {**answer, "text": "\n".join(ERASED if gone(line) else line for line in str(answer["text"]).splitlines())}
 
 
 @dataclass

@@ -80,7 +80,14 @@ class ContinuedRun(TypedDict):
     changed: list[str]
 
 
-STAGES = ("kinds", "summary", "lessons", "operations", "merge")  # of reflection, in the order in which they are asked
+STAGES = (
+    "kinds",
+    "summary",
+    "lessons",
+    "operations",
+    "merge",
+    "rewrite",
+)  # of reflection, in the order in which they are asked
 
 
 def learns_context(run: TrainingRun) -> bool:

@@ -71,7 +71,7 @@ def let_in_lessons(agent: Agent, config: GRPOConfig, library: Sequence[LibraryEn
     """Lessons that a person let in and that were not measured since, such as those of an imported skill: candidates of
     the agent's next run that measures its lessons one by one, as many as have room beside ``library``, the first ones
     first."""
-    if searches(config):
+    if config.algorithm != "grpo":
         return []
     last = ExperienceChange.objects.filter(experience=OuterRef("pk")).order_by("-pk")
     rows = Experience.objects.filter(agent=agent, status=ExperienceStatus.PROPOSED).annotate(

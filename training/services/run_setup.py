@@ -15,7 +15,7 @@ from agentcore_site.lib.statistics import finite_or_none
 from experiences.agents.runtime_factory import RuntimeFactory
 from experiences.learning.lessons.kinds import question_key
 from experiences.learning.lessons.library import Library
-from experiences.learning.lessons.reflection import Reflected, Reflector
+from experiences.learning.lessons.reflection import Reflected, Reflector, Rewritten
 from experiences.lessons.answer_log import AnswerLog
 from experiences.lessons.provenance import acting_functions
 from experiences.models import Agent
@@ -96,6 +96,11 @@ class LazyReflector:
         self, groups: Sequence[TrajectoryGroup], library: Library, *, iteration: int, epoch: int
     ) -> Reflected:
         return await self._asking().reflect(groups, library, iteration=iteration, epoch=epoch)
+
+    async def rewrite(
+        self, groups: Sequence[TrajectoryGroup], texts: Sequence[str], *, iteration: int
+    ) -> Rewritten | None:
+        return await self._asking().rewrite(groups, texts, iteration=iteration)
 
     async def kinds(self, queries: Sequence[str]) -> tuple[str, ...]:
         """An answer that the organisation has paid for is used again, in each of its jobs."""

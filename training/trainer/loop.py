@@ -20,11 +20,10 @@ from training.trainer.play import SELECTION_STREAM, Played, play
 from training.trainer.reports import GateReport, IterationReport, SelectionReport
 from training.trainer.results import UpdateResult
 from training.trainer.sampling import draw_prioritised, draw_scenarios
-from training.trainer.selection import SEARCH, selection_report
+from training.trainer.selection import ALL_ITERATIONS, SEARCH, selection_report
 from training.trainer.setup import TrainerSetup
 from training.trainer.state import TrainerState
 
-ALL_ITERATIONS = "all_iterations"
 MAX_REFUSED = 3  # updates in a row that were not finite before the run is given up
 
 
@@ -101,6 +100,8 @@ class _Loop:
         """The iteration's groups and the draws made by then. With dynamic sampling, groups without spread are
         replaced by those of other queries, for a few rounds (DAPO, arXiv 2503.14476)."""
         config = self.setup.config
+        if (chosen := self.setup.learner.queries(self.setup, self.state)) is not None:
+            return await self._collect(iteration, chosen, kept), drawn
         groups: list[TrajectoryGroup] = []
         taken: set[int] = set()
         rounds = config.max_num_gen_batches if config.dynamic_sampling else 1

@@ -15,7 +15,8 @@ from training.trainer.reports import SelectionReport
 from training.trainer.state import TrainerState
 
 SEARCH = 1  # the iteration in the keys of a search's rollouts: its queries have numbers of their own
-EARLY_STOPPED = "early_stopped"  # a run's ``stop_reason``
+ALL_ITERATIONS = "all_iterations"  # a run's ``stop_reason``
+EARLY_STOPPED = "early_stopped"  # likewise
 EQUAL_REWARDS = "equal_rewards"  # likewise
 RESAMPLES = 1_999  # signs, for a p-value that is looked at, not reported
 

@@ -16,7 +16,7 @@ from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Final, Protocol
 
 from experiences.learning.lessons.library import Library
-from experiences.learning.lessons.reflection import Reflected
+from experiences.learning.lessons.reflection import Reflected, Rewritten
 from experiences.learning.lessons.removed import NOTHING, RemovedLessons
 from experiences.rollouts.collect import RolloutLimits, RolloutPlan
 from experiences.rollouts.environments.base import Environment
@@ -64,6 +64,12 @@ class Reflecting(Protocol):
         """Raises:
         Halted: a question can't be paid for now, or the model is away; what was answered is kept.
         """
+        ...
+
+    async def rewrite(
+        self, groups: Sequence[TrajectoryGroup], texts: Sequence[str], *, iteration: int
+    ) -> Rewritten | None:
+        """A whole context in place of ``texts``; None without a usable answer. Raises as ``reflect``."""
         ...
 
     async def kinds(self, queries: Sequence[str]) -> tuple[str, ...]:
@@ -326,6 +332,10 @@ class Learner(ABC):
         return None
 
     # -- act -------------------------------------------------------------------------------------------------------
+
+    def queries(self, setup: TrainerSetup, state: TrainerState) -> Sequence[int] | None:
+        """Positions in ``setup.train`` of the next iteration's queries; None: the trainer draws them."""
+        return None
 
     def act(self, setup: TrainerSetup, state: TrainerState) -> Any:
         """The chooser of training rollouts, passed to ``setup.acting``."""

@@ -23,7 +23,7 @@ from experiences.learning.lessons.library import Lesson, Library
 from experiences.learning.lessons.operation_answers import Operation
 from experiences.privacy import redact
 from experiences.rollouts.prompt_quoting import RULE, quoted, steady_marks, unused_mark
-from experiences.rollouts.types import Trajectory
+from experiences.rollouts.types import Trajectory, TrajectoryGroup
 
 SHOWN_KINDS: Final = 20  # kinds of queries that are requested at most
 SHOWN_CHOICES: Final = 40
@@ -52,6 +52,14 @@ rest.
 {rule}
 Answer with one JSON object. Its "operations" is a list of ADD (text), UPDATE (id, text), MERGE (ids, text), DELETE (id)
 and NONE. A text is one sentence of at most {words} words in the form "When <situation>, <what to do>."."""
+REWRITTEN: Final = """You improve the advice that an agent gets with each of its tasks. The block ADVICE is all that it
+got, one lesson a line. The block ATTEMPTS has tasks, what the agent did with that advice, and how it came out.
+{rule}
+Your task is to write new advice for the agent. Read the tasks and infer what they ask for. Read all attempts, with
+their verdicts. Keep the niche facts about such tasks that the agent may lack later, and strategies that generalise.
+Answer with one JSON object. Its "instructions" is the whole new list: what you leave out is gone. A lesson is one
+sentence of at most {words} words in the form "When <situation>, <what to do>.". It is general: no numbers, names or
+answers of these very tasks."""
 KINDS: Final = """You sort the queries of an agent by what they are about, so that advice for one kind can be kept
 apart from advice for another. The form of a sentence, greetings and thanks say nothing about the kind.
 {rule}
@@ -131,6 +139,20 @@ class Prompts:
     def merged(self, proposed: Sequence[Operation], library: Library, iteration: int) -> list[Message]:
         lines = "\n".join(f"{operation.op} {_about(operation)}".strip() for operation in proposed)
         return self._messages(MERGED, {"LIBRARY": listed(library.live), "CHANGES": plain(lines)}, f"merge/{iteration}")
+
+    def rewritten(self, groups: Sequence[TrajectoryGroup], texts: Sequence[str], iteration: int) -> list[Message]:
+        """Messages that ask for a whole context in place of ``texts``, with which the attempts were made."""
+        tasks = []
+        for n, group in enumerate(groups, start=1):
+            right = right_answer(group.scenario) if self.options.show_answers else ""
+            shown = f"\nRight answer: {right}" if right else ""
+            tasks.append(
+                f"Task {n}: {task_text(group.scenario.query)}{shown}\n{self._attempts_text(group.trajectories)}"
+            )
+        blocks = {"ADVICE": "\n".join(texts) or "(none yet)", "ATTEMPTS": "\n\n".join(tasks)}
+        if self.options.shared.answers:
+            blocks["CHOICES"] = redact(plain("\n".join(self.options.shared.answers[:SHOWN_CHOICES])))
+        return self._messages(REWRITTEN, blocks, f"rewrite/{iteration}")
 
     def kinds(self, queries: Sequence[str]) -> list[Message]:
         """Messages that ask a model for the kind of each query."""

@@ -67,13 +67,33 @@ class Lessons(BaseModel):
     lessons: list[Draft] = Field(max_length=10, description="The lessons, none if the difference looks like chance.")
 
 
+class NewContext(BaseModel):
+    """A context that was written again as a whole."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    instructions: list[str] = Field(
+        max_length=200, description='All lessons of the new context, each "When <situation>, <what to do>."'
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """The lines of a context that was written again, each with why it can't be a lesson ("" if it can), and their
+    domain."""
+
+    texts: tuple[tuple[str, str], ...]
+    domain: str = ""
+
+
 @dataclass
 class Reflected:
     """Result of reflection on a batch of groups: operations with their origin, and counts of the groups.
 
     ``unread`` counts groups with spread of which too few attempts could be summarised. ``receipts`` hold the outcome of
     each proposal after it was applied. ``kinds`` are labels of the run's training queries, where these were sorted
-    (None: no question; (): the answer was of no use).
+    (None: no question; (): the answer was of no use). ``rewritten`` is a whole context in place of operations (None: no
+    question, or no usable answer).
     """
 
     proposed: list[tuple[Operation, Lineage]] = field(default_factory=list)
@@ -84,6 +104,7 @@ class Reflected:
     drafts: int = 0
     receipts: list[Receipt] = field(default_factory=list)
     kinds: tuple[str, ...] | None = None
+    rewritten: Rewritten | None = None
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -134,6 +155,36 @@ class Reflector:
         if self.options.exemplars:
             result.proposed += self._exemplars(chosen, iteration, epoch)
         return result
+
+    async def rewrite(
+        self, groups: Sequence[TrajectoryGroup], texts: Sequence[str], *, iteration: int
+    ) -> Rewritten | None:
+        """The context ``texts`` written again by the attempts that were made with it; None without a usable answer.
+
+        Raises:
+            Halted: as in ``reflect``.
+        """
+        shared, old = self.options.shared, set(texts)
+        sources = [Source(g.scenario.query, shared.secret(answers_of(g.scenario)), True, shared.runs) for g in groups]
+
+        def fault(text: str) -> str:
+            return "" if text in old else lesson_fault(text, sources, max_words=self.options.max_words)
+
+        def complaint(answer: NewContext) -> str:
+            found = [f"text {n}: {why}" for n, one in enumerate(_lines(answer), start=1) if (why := fault(one))]
+            return "; ".join(found)
+
+        answer = await self.asker.ask(
+            NewContext,
+            self._prompts.rewritten(groups, texts, iteration),
+            key=f"rewrite/{iteration}",
+            stage="rewrite",
+            iteration=iteration,
+            complaint=complaint,
+        )
+        if answer is None:
+            return None
+        return Rewritten(tuple((text, fault(text)) for text in _lines(answer)), self.options.domain)
 
     async def kinds(self, queries: Sequence[str]) -> tuple[str, ...]:
         """The label of each query ("": none), by one question; () without a usable answer.
@@ -279,6 +330,12 @@ class Reflector:
             tool_stats=tool_stats(used),
             sources=(Source(scenario.query, secret, shown=shown, common=shared.runs),),
         )
+
+
+def _lines(answer: NewContext) -> list[str]:
+    """The texts of a context, each on one line, without marks of a list."""
+    flat = (" ".join(text.split()).removeprefix("- ") for text in answer.instructions)
+    return [text for text in dict.fromkeys(flat) if text]
 
 
 def _nearest(operation: Operation, proposed: Sequence[tuple[Operation, Lineage]], batch: Lineage) -> Lineage:

@@ -40,6 +40,14 @@ OF_SINGLE_LESSONS: dict[str, Any] = {
         "ship_confidence": 0.9,
     }
 }  # fmt: skip
+OF_PAIRS: dict[str, Any] = {
+    "dynamic_sampling": True,
+    "context": {
+        **OF_SINGLE_LESSONS["context"], "propose": False, "propose_every": 3, "reflect_each": 4, "group_tokens": 0,
+        "exemplars": 2, "max_lessons": 1, "max_new": 1, "min_mixed": 0.9, "stop_when_equal": False,
+        "gate_margin": 0.4, "search_every": 1,
+    },
+}  # fmt: skip
 # What services read, and not the run: money, checkpoints, the split, the proof, the refusal; and what other settings
 # switch off.
 ELSEWHERE = {
@@ -72,6 +80,11 @@ MORE = pytest.mark.thorough(reason="runs of training for each setting of another
     [
         ({}, FOR_ACTIONS),
         pytest.param({"algorithm": "tfgrpo"}, FOR_ACTIONS | BY_GRADIENT | OF_SINGLE_LESSONS, marks=MORE),
+        pytest.param(
+            {"algorithm": "gepa", "n_iterations": 12, "eval_interval": 6},
+            FOR_ACTIONS | BY_GRADIENT | OF_PAIRS,
+            marks=MORE,
+        ),
         pytest.param({"context": {"update_rule": "ridge_thompson"}}, BY_GRADIENT, marks=MORE),
     ],
 )
@@ -79,7 +92,7 @@ def test_a_refused_setting_would_have_changed_nothing(base: dict[str, Any], igno
     assert result(run(base)) == result(run(base | ignored))
 
 
-@pytest.mark.parametrize("algorithm", ["grpo", "tfgrpo"])
+@pytest.mark.parametrize("algorithm", ["grpo", "tfgrpo", "gepa"])
 def test_every_setting_that_counts_is_read_by_a_run(algorithm: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: set[str] = set()
 
@@ -109,6 +122,7 @@ def test_every_setting_that_counts_is_read_by_a_run(algorithm: str, monkeypatch:
         ({"features": {"bits": 6}}, "llm", "features.bits"),
         ({"algorithm": "tfgrpo", "learning_rate": 0.01}, "llm", "learning_rate"),
         ({"preset": "tfgrpo", "context": {"ship_confidence": 0.9}}, "llm", "context.ship_confidence"),
+        ({"preset": "gepa", "context": {"max_new": 9}}, "llm", "context.max_new"),
         ({"context": {"update_rule": "ridge_thompson"}, "optimizer": "sgd"}, "llm", "optimizer"),
         ({"context": {"gate_margin": 0.1}}, "llm", "context.gate_margin"),
         ({"context": {"epochs": 2}}, "action", "context.epochs"),
@@ -125,7 +139,7 @@ def test_a_setting_that_changes_nothing_is_refused_with_what_to_do(
 
 def test_a_default_value_is_no_wish() -> None:
     """A client that sends whole configurations, those of a preset included, is refused nothing."""
-    for preset in ("recommended", "rloo", "flow_spec", "tfgrpo"):
+    for preset in ("recommended", "rloo", "flow_spec", "tfgrpo", "gepa"):
         whole = preset_config(preset, "llm").as_dict()
         assert parse_config(whole, runtime="llm")[0].as_dict() == whole
     assert parse_config({"beta": 0.1})[0].beta == 0.1

@@ -129,7 +129,7 @@ def test_every_preset_is_a_valid_configuration_that_says_when_to_choose_that_pre
             assert parse_config({"preset": name, "learner": "weights"}, runtime=kind)[0].preset == name
         return
     if kind == "action" and PRESETS[name].fits == {"context"}:
-        with pytest.raises(ConfigError, match="algorithm tfgrpo puts its lessons"):
+        with pytest.raises(ConfigError, match=f"algorithm {name} puts its lessons"):
             parse_config({"preset": name}, runtime=kind)
         return
     config, _ = parse_config({"preset": name}, runtime=kind)

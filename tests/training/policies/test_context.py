@@ -500,6 +500,7 @@ WHOLE = pytest.mark.thorough(reason="two whole runs for each")
         ("grpo", "none"),
         pytest.param("grpo", "queries", marks=WHOLE),
         pytest.param("tfgrpo", "none", marks=WHOLE),
+        ("gepa", "none"),
     ],
 )
 def test_a_run_that_is_taken_up_in_its_middle_ends_as_one_that_was_left_alone(algorithm: str, relevance: str) -> None:
@@ -519,7 +520,7 @@ def test_a_run_that_is_taken_up_in_its_middle_ends_as_one_that_was_left_alone(al
             state = setup.state_of(data)
             list(going_on(setup, state))
             ends.append(settled(state))
-    assert ends[0]["iteration"] == 6 and len(ends[0]["policy.library"]) > 3
+    assert ends[0]["iteration"] == 6 and (algorithm == "gepa" or len(ends[0]["policy.library"]) > 3)
     assert ends[0] == ends[1]
 
 
