@@ -235,6 +235,7 @@ class LedgerEntry(CallTags):
         indexes = [
             models.Index(fields=["organization_id", "at"], name="ledger_by_organization"),
             models.Index(fields=["job_id", "id"], name="ledger_by_job", condition=models.Q(job_id__isnull=False)),
+            models.Index(fields=["agent_id", "at"], name="ledger_by_agent", condition=models.Q(agent_id__isnull=False)),
         ]
 
     def __str__(self) -> str:

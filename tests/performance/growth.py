@@ -124,7 +124,15 @@ def _others(run: TrainingRun, first: int, last: int) -> None:
     entry, event = LedgerEntry.objects.filter(job_id=run.pk).latest("id"), OutboxEvent.objects.filter(key=run.pk)[0]
     lessons = ((first - 1) * LESSONS + 1, last * LESSONS)
     others = ((first - 1) * OTHERS + 1, last * OTHERS)
-    copied(Experience, lesson.pk, lessons, id=ids_of("lesson"), agent_id=agent, handle="'g' || n", job_id="NULL")
+    copied(
+        Experience,
+        lesson.pk,
+        lessons,
+        id=ids_of("lesson"),
+        agent_id=agent,
+        handle="'g' || n",
+        summary="'When an order has ' || n || ' parts, do one at a time.'",
+    )
     copied(ProductionTrace, trace.pk, others, id=ids_of("trace"), agent_id=agent, created_at=ago)
     copied(LedgerEntry, entry.pk, others, id=None, job_id=ids_of("job").replace("n", f"(mod(n, {last}) + 1)"), at=ago)
     copied(OutboxEvent, event.pk, others, id=None, message_id=ids_of("event"), created_at=ago)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from django.contrib import messages
-from django.db.models import Q, Value
+from django.db.models import Exists, OuterRef, Q, Value
 from django.db.models.functions import Coalesce
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
@@ -100,7 +100,9 @@ def library(request: HttpRequest, actor: Actor) -> HttpResponse:
         "domain": domain,
         "agent": agent,
         "statuses": ExperienceStatus.choices,
-        "agents": agents_visible(actor).filter(experiences__isnull=False).distinct().order_by("name")[:CHIPS],
+        "agents": agents_visible(actor)
+        .filter(Exists(everything.filter(agent=OuterRef("pk"))))
+        .order_by("name")[:CHIPS],
         "domains": list(
             scope.exclude(domain="").order_by("domain").values_list("domain", flat=True).distinct()[:CHIPS]
         ),
