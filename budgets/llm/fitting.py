@@ -10,6 +10,9 @@ from budgets.llm.types import Endpoint
 
 OF_MESSAGE: Final = "messages."  # begins the name of a field that no message is sent with
 SYSTEM_ROLES: Final = ("system", "developer")
+# The services that know the role "developer". To others the same is "system": they refuse the new name, or their
+# template leaves out the message of a role that it does not know.
+DEVELOPERS: Final = ("api.openai.com", ".openai.azure.com", "openrouter.ai")
 
 
 def fitted(endpoint: Endpoint, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -22,7 +25,13 @@ def messages_fitted(endpoint: Endpoint, messages: Sequence[Mapping[str, Any]]) -
     refused = {name.removeprefix(OF_MESSAGE) for name in endpoint.leave_out if name.startswith(OF_MESSAGE)}
     if refused:
         messages = [{name: value for name, value in one.items() if name not in refused} for one in messages]
-    return without_system(messages) if endpoint.system_as_user else list(messages)
+    if endpoint.system_as_user:
+        return without_system(messages)
+    if any(one.get("role") == "developer" for one in messages) and not any(
+        host in endpoint.base_url for host in DEVELOPERS
+    ):
+        return [{**one, "role": "system"} if one.get("role") == "developer" else one for one in messages]
+    return list(messages)
 
 
 def without_system(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -39,6 +39,7 @@ INTERFACES: Final[Mapping[str, type[ChatInterface] | type[ResponsesInterface]]] 
     "/v1/chat/completions": ChatInterface,
     "/v1/responses": ResponsesInterface,
 }
+WITHOUT_PREFIX: Final = frozenset(one.removeprefix("/v1") for one in INTERFACES)
 MODELS: Final = "/v1/models"
 KEY_HEADERS: Final = (b"api-key", b"x-api-key")
 MAX_BODY: Final = 20 * 2**20  # images are part of it
@@ -58,6 +59,10 @@ class Gateway:
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         if not scope["path"].startswith(PREFIX):
+            if scope.get("method") == "POST" and scope["path"].rstrip("/") in WITHOUT_PREFIX:
+                why = f"There is no {scope['path']} here. The base URL of a client ends with {PREFIX[:-1]}."
+                await _refuse(send, CallRefused(404, why, "not_found", final=True))
+                return
             await self._behind(scope, receive, send)
             return
         headers = {name.lower(): value for name, value in scope["headers"]}

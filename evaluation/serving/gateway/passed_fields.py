@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from budgets.llm.images import fetches_within, is_public
+from budgets.llm.request import TOOL_LISTS
 from budgets.llm.types import NEVER_PASSED, Endpoint, Kind
 from experiences.rollouts.runtimes.chat_body import BadCall
 
@@ -35,7 +36,7 @@ EVERY: Final[Shape] = {
     **_whole("model", "user", "metadata", "stream", "max_tokens", "max_completion_tokens"),
     **_whole("temperature", "top_p", "stop", "seed", "presence_penalty", "frequency_penalty", "logit_bias"),
     **_whole("logprobs", "top_logprobs", "response_format", "tool_choice", "parallel_tool_calls", "function_call"),
-    **_whole("reasoning_effort", "verbosity", "safety_identifier", "prompt_cache_key"),
+    **_whole("reasoning_effort", "verbosity", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"),
     "messages": MESSAGE,
     "tools": {"type": None, "function": FUNCTION, "custom": _whole("name", "description", "format")},
     "functions": FUNCTION,
@@ -59,6 +60,9 @@ BY_KIND: Final[Mapping[Kind, Shape]] = {
 NOTHING: Final[Mapping[str, Sequence[Any]]] = {
     "n": (1,), "best_of": (1,), "service_tier": ("auto", "default"), "modalities": (["text"],), "store": (False,)
 }  # fmt: skip
+# Fields of OpenAI's own messages that client libraries write as null, or a list without calls, where there is nothing.
+# Its API takes them, and other services refuse them.
+MAY_BE_NULL: Final = frozenset({"name", "tool_calls", "function_call", "refusal", "audio", "tool_call_id"})
 NESTED: Final = frozenset({"content", "tool_calls", "function", "function_call"})
 # Fields that no answer has: results of client libraries, marks for caches and prefixes, and audio.
 ADDED: Final = frozenset({
@@ -106,8 +110,8 @@ def _sorted_out(body: Mapping[str, Any], endpoint: Endpoint) -> tuple[dict[str, 
     """The part that passes, and the places of all other values."""
     others: list[str] = []
     shape, more = BY_KIND[endpoint.kind], frozenset(endpoint.pass_fields)
-    given = {name: value for name, value in body.items() if value not in NOTHING.get(name, ())}
-    messages = given.pop("messages")
+    given = _without_tools({name: value for name, value in body.items() if value not in NOTHING.get(name, ())})
+    messages = [_without_nulls(one) for one in given.pop("messages")]
     found: dict[str, Any] = _kept(given, shape, more, "", others)
     # Further fields of an assistant's message came with the answer that it repeats: the service wants them back.
     found["messages"] = [
@@ -121,6 +125,23 @@ def _sorted_out(body: Mapping[str, Any], endpoint: Endpoint) -> tuple[dict[str, 
         if not isinstance(tool, dict) or str(tool.get("type")) not in TOOLS | more:
             others.append(f"tools.{at}.type")
     return found, others
+
+
+def _without_tools(body: dict[str, Any]) -> dict[str, Any]:
+    """``body`` without empty lists of tools, which services refuse, and what is said of no tools."""
+    given = {name: value for name, value in body.items() if name not in TOOL_LISTS or value != []}
+    if len(given) == len(body) or any(given.get(name) for name in TOOL_LISTS):
+        return given
+    said = [name for name in ("tool_choice", "function_call") if given.get(name) in ("auto", "none")]
+    return {name: value for name, value in given.items() if name not in (*said, "parallel_tool_calls")}
+
+
+def _without_nulls(message: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in message.items()
+        if name not in MAY_BE_NULL or not (value is None or (name == "tool_calls" and value == []))
+    }
 
 
 def _given_back(value: Any, more: frozenset[str]) -> Any:
@@ -146,6 +167,8 @@ def _kept(value: Any, shape: Shape | None, more: frozenset[str], place: str, oth
     found = {}
     for name, part in value.items():
         at = f"{place}.{name}" if place else name
+        if part is None and shape is FUNCTION:
+            continue  # a tool without a description, or without the mark ``strict``
         if name in shape:
             found[name] = _kept(part, shape[name], more, at, others)
         elif name in more:

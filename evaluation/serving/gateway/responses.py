@@ -29,6 +29,7 @@ TRANSLATED: Final = frozenset({
 # Fields with the same name in a chat completion.
 PASSED: Final = (
     "model", "user", "metadata", "top_p", "service_tier", "safety_identifier", "prompt_cache_key",
+    "prompt_cache_retention",
 )  # fmt: skip
 # Values that are accepted because they have no effect.
 NOTHING: Final[Mapping[str, Any]] = {"store": False, "truncation": "disabled", "include": [], "background": False}
@@ -37,6 +38,8 @@ PARTS: Final[Mapping[str, frozenset[str]]] = {
     "reasoning": frozenset({"effort"}),
     "stream_options": frozenset({"include_obfuscation"}),  # padding of a stream's events, which are never padded here
 }
+# A summary of the thoughts "where there is one": coding agents always ask so, and chat completions never have one.
+WHERE_THERE_IS_ONE: Final = {"reasoning.summary": ("auto", "none"), "reasoning.generate_summary": ("auto",)}
 THOUGHTS: Final = "reasoning.encrypted_content"  # what a model's service wants back is always included
 KEPT: Final = "Responses are not kept here: send the whole input, and leave store out or false."
 WHY: Final[Mapping[str, str]] = {"store": KEPT, "previous_response_id": KEPT, "conversation": KEPT}
@@ -72,7 +75,7 @@ def _carried(name: str, value: Any) -> None:
         if not isinstance(value, dict):
             raise BadCall(f"{name} is an object.", param=name)
         for part in value.keys() - PARTS[name]:
-            if value[part] is not None:
+            if value[part] is not None and value[part] not in WHERE_THERE_IS_ONE.get(f"{name}.{part}", ()):
                 raise BadCall(f"{name}.{part} is not carried to chat completions.", param=f"{name}.{part}")
     elif name not in TRANSLATED and name not in PASSED:
         raise BadCall(WHY.get(name, f"{name} is not carried to chat completions."), param=name)

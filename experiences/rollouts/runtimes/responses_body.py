@@ -29,7 +29,14 @@ ChatMessage = dict[str, Any]  # of a chat completion's ``messages``
 
 
 def _text(content: Any) -> str:
+    if isinstance(content, list):  # a refusal that the model gave before
+        content = [_refused(part) for part in content]
     return text_of(content, TEXTS)
+
+
+def _refused(part: Any) -> Any:
+    refusal = isinstance(part, Mapping) and part.get("type") == "refusal"
+    return {"type": "output_text", "text": part.get("refusal")} if refusal else part
 
 
 class _Image(ContentPart):
@@ -177,6 +184,18 @@ class _NamedFunction(ContentPart):
     name: str = Field(min_length=1)
 
 
+class _AllowedTools(ContentPart):
+    """Some of the tools of a request, of which the model may or must call one."""
+
+    type: Literal["allowed_tools"]
+    mode: Literal["auto", "required"]
+    tools: list[_NamedFunction] = Field(min_length=1)
+
+    def chat(self) -> dict[str, Any]:
+        named = [{"type": "function", "function": {"name": tool.name}} for tool in self.tools]
+        return {"type": "allowed_tools", "allowed_tools": {"mode": self.mode, "tools": named}}
+
+
 class _Text(ContentPart):
     format: dict[str, Any] | None = None
 
@@ -201,7 +220,7 @@ class ResponsesBody(ContentPart):
     previous_response_id: str | None = None
     store: bool | None = None
     tools: list[_FunctionTool] | None = None
-    tool_choice: Literal["auto", "none", "required"] | _NamedFunction | None = None
+    tool_choice: Literal["auto", "none", "required"] | _NamedFunction | _AllowedTools | None = None
     parallel_tool_calls: bool | None = None
     max_output_tokens: int | None = Field(default=None, gt=0)
     temperature: float | None = Field(default=None, ge=0, le=2)
@@ -254,6 +273,8 @@ class ResponsesBody(ContentPart):
     def _choice(self) -> str | dict[str, Any] | None:
         if isinstance(self.tool_choice, _NamedFunction):
             return {"type": "function", "function": {"name": self.tool_choice.name}}
+        if isinstance(self.tool_choice, _AllowedTools):
+            return self.tool_choice.chat()
         return self.tool_choice
 
     def _format(self) -> dict[str, Any] | None:

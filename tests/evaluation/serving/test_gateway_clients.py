@@ -177,7 +177,7 @@ def test_responses_of_the_openai_package(shop: Production, server: ModelServer) 
         ({"previous_response_id": "resp_1"}, "previous_response_id"),
         ({"background": True}, "background"),
         ({"include": ["file_search_call.results"]}, "include"),
-        ({"reasoning": {"summary": "auto"}}, "reasoning.summary"),
+        ({"reasoning": {"summary": "detailed"}}, "reasoning.summary"),
         ({"max_tool_calls": 3}, "max_tool_calls"),
         ({"service_tier": "priority"}, "service_tier"),
         ({"tools": [{"type": "web_search"}]}, "tools.0.type"),

@@ -54,6 +54,11 @@ def test_other_programs_requests_are_taken_as_they_come(shop: Production, server
     assert received["max_completion_tokens"] == 30 and "max_tokens" not in received
     assert httpx.post(f"{base}/chat/completions", json=body, headers={"api-key": "ac_no"}).status_code == 401
 
+    # a base URL without /v1
+    for path in ("chat/completions", "responses/"):
+        lost = httpx.post(f"{base.removesuffix('/v1')}/{path}", json=body, headers=key)
+        assert lost.status_code == 404 and "ends with /v1" in lost.json()["error"]["message"]
+
     # a page of an allowed site, and one of another
     allowed = {"origin": PAGE, "access-control-request-method": "POST", "access-control-request-headers": "api-key"}
     asks = httpx.options(f"{base}/chat/completions", headers=allowed)
