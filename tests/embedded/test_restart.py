@@ -34,6 +34,7 @@ from agentcore_site.lib.service_paths import CannotStart
 from tests.embedded.test_handover import Site
 from tests.embedded.test_replacing import Callers, answered, answering
 from tests.support.up import environment
+from tests.support.workers import eventually
 
 
 class Watch:
@@ -209,8 +210,19 @@ def test_a_websocket_is_closed_with_1012_and_open_again_elsewhere(site: Site) ->
         with pytest.raises(ConnectionClosed) as closed:
             page.recv(10)
         assert closed.value.rcvd is not None and closed.value.rcvd.code == 1012
-        with connect(url) as again, pytest.raises(TimeoutError):
-            again.recv(0.2)
+    # A busy machine may let the old process take one more, before it reads that it has to leave; pages try again.
+    eventually(lambda: _stays_open(url), seconds=10)
+
+
+def _stays_open(url: str) -> bool:
+    with connect(url) as page:
+        try:
+            page.recv(0.2)
+        except TimeoutError:
+            return True
+        except ConnectionClosed as closed:
+            assert closed.rcvd is not None and closed.rcvd.code == 1012
+    return False
 
 
 def test_a_request_that_is_half_sent_is_answered(site: Site) -> None:

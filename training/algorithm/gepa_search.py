@@ -8,6 +8,7 @@ stored, and no rollout or question is paid for twice.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -56,7 +57,7 @@ class Search:
         from gepa.api import optimize  # a part of a second, which only a worker with such a job spends
 
         replay: Any = _Replay(iter(answers), self.start)
-        try:
+        with suppress(_Unanswered):
             optimize(
                 seed_candidate={COMPONENT: self.start},
                 trainset=list(self.train),
@@ -68,21 +69,18 @@ class Search:
                 logger=replay,
                 seed=self.seed,
             )
-        except _Unanswered as open_request:
-            return Standing(open_request.asks, replay.best, replay.score)
-        raise AssertionError("the search ended by itself")
+        return Standing(replay.asks, replay.best, replay.score)
 
 
 class _Unanswered(BaseException):
     """Leaves the optimiser at its first open request. Its handlers of ``Exception`` must not take this for a failure
     of one proposal."""
 
-    def __init__(self, asks: Evaluation | Rewriting) -> None:
-        self.asks = asks
-
 
 class _Replay:
-    """GEPA's adapter, callback and log in one: gives recorded answers."""
+    """GEPA's adapter, callback and log in one: gives recorded answers. ``asks`` is the request without an answer."""
+
+    asks: Evaluation | Rewriting
 
     def __init__(self, answers: Iterator[Any], start: str) -> None:
         self._answers = answers
@@ -93,7 +91,8 @@ class _Replay:
 
         scores = next(self._answers, None)
         if scores is None:
-            raise _Unanswered(Evaluation(candidate[COMPONENT], tuple(batch)))
+            self.asks = Evaluation(candidate[COMPONENT], tuple(batch))
+            raise _Unanswered
         return EvaluationBatch(outputs=list(batch), scores=list(scores), trajectories=list(batch))
 
     def make_reflective_dataset(
@@ -106,7 +105,8 @@ class _Replay:
     ) -> dict[str, str]:
         text = next(self._answers, None)
         if text is None:
-            raise _Unanswered(Rewriting(candidate[COMPONENT]))
+            self.asks = Rewriting(candidate[COMPONENT])
+            raise _Unanswered
         return {COMPONENT: text} if text else {}
 
     def on_valset_evaluated(self, event: Any) -> None:
