@@ -210,8 +210,8 @@ def test_a_websocket_is_closed_with_1012_and_open_again_elsewhere(site: Site) ->
         with pytest.raises(ConnectionClosed) as closed:
             page.recv(10)
         assert closed.value.rcvd is not None and closed.value.rcvd.code == 1012
-    # A busy machine may let the old process take one more, before it reads that it has to leave; pages try again.
-    eventually(lambda: _stays_open(url), seconds=10)
+        # A busy machine may let the old process take one more, before it reads that it has to leave; pages try again.
+        eventually(lambda: _stays_open(url), seconds=10)
 
 
 def _stays_open(url: str) -> bool:
