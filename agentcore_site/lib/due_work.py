@@ -1,7 +1,8 @@
-"""Whether a scheduled task has work: beat asks before it sends a message, so that an idle site sends few."""
+"""Questions that beat asks before it sends a scheduled task: one without work costs a statement and no message."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -10,6 +11,7 @@ from celery import shared_task
 from agentcore_site.lib.database import TROUBLE
 from agentcore_site.lib.row_scope import everything
 
+log = logging.getLogger(__name__)
 _questions: Final[dict[str, Callable[[], bool]]] = {}
 
 
@@ -22,7 +24,8 @@ def task_with_work(name: str, work_waits: Callable[[], bool]) -> Any:
 
 
 def has_work(task: str) -> bool:
-    """True also for tasks without a question, and where the database can't answer."""
+    """True also for tasks without a question, and where the question fails: the task then meets the same error, which
+    must not end beat."""
     question = _questions.get(task)
     if question is None:
         return True
@@ -30,4 +33,7 @@ def has_work(task: str) -> bool:
         with everything():
             return question()
     except TROUBLE:
+        return True
+    except Exception:
+        log.exception("beat can't see whether %s has work", task)
         return True
