@@ -54,7 +54,7 @@ def queries(setup: TrainerSetup, policy: ContextPolicy) -> list[int]:
 
 
 def is_spent(setup: TrainerSetup, policy: ContextPolicy) -> bool:
-    """Whether the next evaluation would play more rollouts than the settings allow."""
+    """True if the next evaluation would play more rollouts than the settings allow."""
     played = sum(len(answer) for answer in policy.answers if not isinstance(answer, dict))
     wanted = played + len(_evaluation(setup, policy).queries)
     return wanted * setup.config.n_trajectories_per_query > rollouts_of(setup.config, len(setup.train))

@@ -29,7 +29,7 @@ MEASURED: Final = frozenset(
         "context.ship_confidence", "context.relevance", "context.kinds",
     }
 )  # fmt: skip
-# What compares rollouts of one query with each other, and asks for single lessons.
+# Settings of algorithms that compare rollouts of one query with each other, and ask for single lessons.
 BY_PAIRS: Final = frozenset(
     {
         "context.propose", "context.token_cost", "context.propose_every", "context.reflect_each",

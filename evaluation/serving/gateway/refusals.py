@@ -51,7 +51,7 @@ class CallRefused(Exception):
 
     @property
     def failed(self) -> bool:
-        """Whether the service or this site failed; otherwise the request was refused."""
+        """True if the service or this site failed, and False if the request was refused."""
         return self.status >= 500 or self.status == UNUSABLE
 
 
