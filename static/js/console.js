@@ -47,7 +47,7 @@ document.addEventListener("click", (event) => {
   if (repair) setField(repair.dataset.set, repair.dataset.value);
 
   const opener = target.closest("[data-dialog]");
-  if (opener) document.getElementById(opener.dataset.dialog).showModal();
+  if (opener) openDialog(opener.dataset.dialog);
   const closer = target.closest("[data-close]");
   if (closer) closer.closest("dialog").close();
 
@@ -80,6 +80,28 @@ async function copy(button) {
   button.lastChild.textContent = "Copied";
 }
 
+function openDialog(id) {
+  if (id === "keys") showKeysOfPage();
+  document.getElementById(id)?.showModal();
+}
+
+// Only the keys that do something on this page, and those of its own buttons.
+function showKeysOfPage() {
+  const keys = document.querySelector("#keys dl");
+  if (!keys) return;
+  for (const own of keys.querySelectorAll("[data-own]")) own.remove();
+  for (const pair of keys.querySelectorAll("[data-where]")) pair.hidden = !document.querySelector(pair.dataset.where);
+  for (const button of [...document.querySelectorAll("main [data-key]")].reverse()) {
+    const [pair, term, key, words] = ["div", "dt", "kbd", "dd"].map((one) => document.createElement(one));
+    pair.dataset.own = "";
+    key.textContent = button.dataset.key;
+    words.textContent = nameOf(button);
+    term.append(key);
+    pair.append(term, words);
+    keys.prepend(pair);
+  }
+}
+
 // A dialog's form that succeeded closes it.
 document.addEventListener("htmx:afterRequest", (event) => {
   const dialog = event.detail.elt.closest("dialog");
@@ -94,7 +116,7 @@ document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
   const keyed = document.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
   if (keyed && !event.repeat) return keyed.click();
-  if (event.key === "?") return document.getElementById("keys")?.showModal();
+  if (event.key === "?") return openDialog("keys");
   if (event.key === "/") return focusOn(event, "/");
   if (event.key === "j" || event.key === "k") return moveInList(event, event.key === "j" ? 1 : -1);
   if (event.key === "Enter") return openFromList(event);
@@ -119,18 +141,76 @@ function openPalette(event) {
   htmx.trigger(field, "palette");
 }
 
+// The buttons and tabs of the page itself. An entry of the palette clicks its button, so that rights, forms and questions
+// are those of the page.
+const ACTS = "main :is(.page-head, .list-foot, .card > header) :is(button, a.button), main .tabs a, [data-row].chosen .row-menu :is(button, a)";
+const nameOf = (one) => (one.getAttribute("aria-label") ?? one.textContent).replace(/\s+/g, " ").trim();
+
+function actsOfPage(typed) {
+  const words = typed.toLowerCase().split(/\s+/);
+  return [...document.querySelectorAll(ACTS)].filter((one) => {
+    const name = nameOf(one).toLowerCase();
+    const usable = !one.disabled && !one.hasAttribute("aria-current") && (one.checkVisibility() || one.closest("[popover]"));
+    return usable && name && words.every((word) => name.includes(word));
+  });
+}
+
+function offerActs() {
+  const found = palette.querySelector("[data-for]");
+  if (!found) return;
+  const linked = new Set([...found.querySelectorAll("a[href]")].map((one) => one.href));
+  const acts = actsOfPage(found.dataset.for).filter((one) => !linked.has(one.href));
+  if (!acts.length) return;
+  const group = document.createElement("div");
+  const title = document.createElement("p");
+  title.className = "palette-group";
+  title.textContent = "On this page";
+  group.append(title);
+  for (const act of acts) {
+    const hit = document.createElement("a");
+    hit.className = "palette-hit";
+    hit.role = "option";
+    hit.append(nameOf(act));
+    const part = act.closest(".card > header")?.querySelector("h2");
+    if (part) {
+      const under = document.createElement("span");
+      under.className = "quiet small";
+      under.textContent = nameOf(part);
+      hit.append(under);
+    }
+    hit.addEventListener("click", () => {
+      palette.close();
+      act.focus();
+      act.click();
+    });
+    group.append(hit);
+  }
+  // The nearest name first, as among the others.
+  const near = !found.dataset.for || acts.some((one) => nameOf(one).toLowerCase().startsWith(found.dataset.for.toLowerCase()));
+  found.querySelector("[data-none]")?.remove();
+  if (near) found.prepend(group);
+  else found.append(group);
+}
+
 if (palette) {
   const hits = () => [...palette.querySelectorAll(".palette-hit")];
   const choose = (hit) => {
-    for (const one of hits()) one.setAttribute("aria-selected", String(one === hit));
+    for (const [number, one] of hits().entries()) {
+      one.id = `palette-hit-${number}`;
+      one.setAttribute("aria-selected", String(one === hit));
+    }
+    palette.querySelector("input").setAttribute("aria-activedescendant", hit?.id ?? "");
     if (hit) hit.scrollIntoView({ block: "nearest" });
   };
   // Who types and presses Enter at once means what was typed, and not what stood there before.
   const fresh = () => palette.querySelector("[data-for]")?.dataset.for === palette.querySelector("input").value.trim();
   let entered = false;
   palette.addEventListener("htmx:afterSwap", () => {
-    choose(hits()[0]);
-    if (entered && fresh()) hits()[0]?.click();
+    offerActs();
+    const first = hits()[0];
+    choose(palette.querySelector("[data-for]")?.dataset.for ? first : undefined);
+    // An action is never done unseen: it waits for another Enter.
+    if (entered && fresh() && first?.href) first.click();
     if (fresh()) entered = false;
   });
   palette.addEventListener("keydown", (event) => {
@@ -138,7 +218,7 @@ if (palette) {
     const now = all.findIndex((one) => one.getAttribute("aria-selected") === "true");
     if (event.key === "ArrowDown" || event.key === "ArrowUp") {
       event.preventDefault();
-      if (all.length) choose(all[(now + (event.key === "ArrowDown" ? 1 : all.length - 1)) % all.length]);
+      if (all.length) choose(all.at(event.key === "ArrowDown" ? (now + 1) % all.length : Math.max(now, 0) - 1));
     } else if (event.key === "Enter") {
       event.preventDefault();
       entered = !fresh();
@@ -239,6 +319,16 @@ document.addEventListener("change", (event) => {
   if (event.target.matches("[data-pick-all]")) for (const box of form.querySelectorAll("input[name=pick]")) box.checked = event.target.checked;
   countPicks(form);
 });
+// Shift and a click choose all rows from the last one on.
+let lastPick = null;
+document.addEventListener("click", (event) => {
+  const box = event.target;
+  if (!box.matches("[data-pick] input[name=pick]")) return;
+  const boxes = [...box.closest("[data-pick]").querySelectorAll("input[name=pick]")];
+  const [from, to] = [boxes.indexOf(lastPick), boxes.indexOf(box)].sort((a, b) => a - b);
+  if (event.shiftKey && from >= 0) for (const one of boxes.slice(from, to + 1)) one.checked = box.checked;
+  lastPick = box;
+});
 document.addEventListener("htmx:afterSettle", countAllPicks);
 addEventListener("pageshow", countAllPicks); // also after the way back, where a browser keeps what was ticked
 countAllPicks();
@@ -293,6 +383,7 @@ document.addEventListener("htmx:sendError", () => {
 
 // Good news goes by itself, but not from under a pointer or the keyboard; what went wrong stays until it is dismissed.
 function goLater(notice) {
-  setTimeout(() => (notice.matches(":hover, :focus-within") ? goLater(notice) : notice.remove()), 12000);
+  const wait = notice.querySelector("form") ? 60000 : 12000; // one that can be undone stays longer
+  setTimeout(() => (notice.matches(":hover, :focus-within") ? goLater(notice) : notice.remove()), wait);
 }
 for (const notice of document.querySelectorAll(".notice.success")) goLater(notice);

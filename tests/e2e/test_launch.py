@@ -134,7 +134,8 @@ def test_console_works_without_a_mouse_and_on_a_phone(
     page.keyboard.press("Enter")
     page.wait_for_url(f"{live_site.url}/datasets/")
     page.keyboard.press("?")
-    page.wait_for_selector("#keys[open] >> text=choose the row")
+    page.wait_for_selector("#keys[open] >> text=next and previous row")
+    assert not page.is_visible("#keys >> text=choose the row")  # no row of this list is chosen for anything
     page.keyboard.press("Escape")
     page.goto(f"{live_site.url}/agents/")
     page.type("[placeholder='Search agents']", "?")
