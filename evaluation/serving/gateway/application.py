@@ -27,7 +27,7 @@ from evaluation.serving.gateway.gateway_call import GatewayCall
 from evaluation.serving.gateway.loop_calls import calls_end, calls_shared
 from evaluation.serving.gateway.passed_fields import fields_check, images_check
 from evaluation.serving.gateway.refusals import CallRefused
-from evaluation.serving.gateway.responses import ResponsesInterface, StreamedResponse
+from evaluation.serving.gateway.responses import KEPT, ResponsesInterface, StreamedResponse
 from evaluation.serving.gateway.served_models import AGENT, names_served
 from experiences.rollouts.runtimes.chat_body import BadCall
 
@@ -41,6 +41,7 @@ INTERFACES: Final[Mapping[str, type[ChatInterface] | type[ResponsesInterface]]] 
 }
 WITHOUT_PREFIX: Final = frozenset(one.removeprefix("/v1") for one in INTERFACES)
 MODELS: Final = "/v1/models"
+RESPONSE: Final = "/v1/responses/"
 KEY_HEADERS: Final = (b"api-key", b"x-api-key")
 MAX_BODY: Final = 20 * 2**20  # images are part of it
 JSON: Final = (b"content-type", b"application/json")
@@ -139,6 +140,8 @@ class Gateway:
                 streams = self.calls.at_once.counted("streams", caller) if asked.request.stream else nullcontext()
                 with streams:
                     await _for_caller(receive, self._answer(headers, consumer, asked, send))
+        elif path.startswith(RESPONSE):
+            raise CallRefused(404, f"There is no {path[:80]} here. {KEPT}", "not_found")
         else:
             known = ", ".join([*(f"POST {one}" for one in INTERFACES), f"GET {MODELS}"])
             raise CallRefused(404, f"There is no {path[:80]} here; there is {known}.", "not_found")

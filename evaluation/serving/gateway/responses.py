@@ -5,7 +5,7 @@ A field without an equivalent in chat completions is refused, never dropped: the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import orjson
@@ -31,8 +31,13 @@ PASSED: Final = (
     "model", "user", "metadata", "top_p", "service_tier", "safety_identifier", "prompt_cache_key",
     "prompt_cache_retention",
 )  # fmt: skip
+OF_THE_CLIENT: Final = frozenset({"client_metadata"})  # what a client says of itself; no model receives it
+THOUGHTS: Final = "reasoning.encrypted_content"  # what a model's service wants back is always included
 # Values that are accepted because they have no effect.
-NOTHING: Final[Mapping[str, Any]] = {"store": False, "truncation": "disabled", "include": [], "background": False}
+NOTHING: Final[Mapping[str, Sequence[Any]]] = {
+    "truncation": ("disabled",), "include": ([], [THOUGHTS]), "background": (False,),
+    "store": (False, True),  # the API's default; the answer says that it is not kept
+}  # fmt: skip
 PARTS: Final[Mapping[str, frozenset[str]]] = {
     "text": frozenset({"format", "verbosity"}),
     "reasoning": frozenset({"effort"}),
@@ -40,9 +45,8 @@ PARTS: Final[Mapping[str, frozenset[str]]] = {
 }
 # A summary of the thoughts "where there is one": coding agents always ask so, and chat completions never have one.
 WHERE_THERE_IS_ONE: Final = {"reasoning.summary": ("auto", "none"), "reasoning.generate_summary": ("auto",)}
-THOUGHTS: Final = "reasoning.encrypted_content"  # what a model's service wants back is always included
-KEPT: Final = "Responses are not kept here: send the whole input, and leave store out or false."
-WHY: Final[Mapping[str, str]] = {"store": KEPT, "previous_response_id": KEPT, "conversation": KEPT}
+KEPT: Final = "Responses are not kept here: send the whole input to POST /v1/responses."
+WHY: Final[Mapping[str, str]] = {"previous_response_id": KEPT, "conversation": KEPT}
 
 
 class ResponsesInterface:
@@ -69,7 +73,7 @@ class ResponsesInterface:
 
 def _carried(name: str, value: Any) -> None:
     """Raises BadCall: the field is not translated."""
-    if value is None or (name in NOTHING and value == NOTHING[name]) or (name == "include" and value == [THOUGHTS]):
+    if value is None or name in OF_THE_CLIENT or value in NOTHING.get(name, ()):
         return
     if name in PARTS:
         if not isinstance(value, dict):
@@ -103,7 +107,6 @@ class StreamedResponse:
     def __init__(self, call: GatewayCall, begun: dict[str, Any]) -> None:
         self._call, self._begun = call, begun
         self._events, self._begin_sent = ResponseStream(begun), False
-        self._named: set[int] = set()  # calls of tools, by their number in the answer
         self.pieces = Pieces()
         call.on_step = lambda: self.pieces.put(WORKING)
 
@@ -131,9 +134,7 @@ class StreamedResponse:
         for call in calls:
             if call.name:
                 self._call.token_received()
-                self._named.add(call.number)
-            if call.number in self._named:  # a piece without a name waits: the end sends such a call whole
-                sent += _written(self._events.called(call.number, call.arguments, call_id=call.id, name=call.name))
+            sent += _written(self._events.called(call.number, call.arguments, call_id=call.id, name=call.name))
         if sent:
             self.pieces.put(sent)
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from budgets.llm.opaque import opaque_shown
 from budgets.llm.types import Completion, ToolCall
 from experiences.rollouts.runtimes.chat_answer import arguments_of
 from experiences.rollouts.runtimes.responses_body import ResponsesBody, sealed
+from experiences.rollouts.runtimes.responses_tools import ToolName, input_of, input_until, names_of, tools_in
 
 CUT: Final = {"length": "max_output_tokens", "content_filter": "content_filter"}
+GIVEN: Final = {"function_call": "arguments", "custom_tool_call": "input"}  # what a call of each kind holds
+GROWS: Final = {"function_call": "function_call_arguments", "custom_tool_call": "custom_tool_call_input"}
 
 
 def response_begun(asked: ResponsesBody, model: str) -> dict[str, Any]:
@@ -46,7 +50,7 @@ def response_begun(asked: ResponsesBody, model: str) -> dict[str, Any]:
 def response_json(begun: dict[str, Any], completion: Completion) -> dict[str, Any]:
     """The answer in one piece."""
     cut, usage = CUT.get(completion.finish_reason), completion.usage
-    state = "incomplete" if cut else "completed"
+    state, names = "incomplete" if cut else "completed", names_of(tools_in(begun))
     return begun | {
         "status": state,
         "incomplete_details": {"reason": cut} if cut else None,
@@ -54,7 +58,7 @@ def response_json(begun: dict[str, Any], completion: Completion) -> dict[str, An
         "output": [
             *_thoughts(completion),
             *_message(completion.text, state),
-            *map(_call, completion.tool_calls),
+            *(_call(call, names) for call in completion.tool_calls),
         ],
         "usage": {
             "input_tokens": usage.input_tokens,
@@ -66,6 +70,17 @@ def response_json(begun: dict[str, Any], completion: Completion) -> dict[str, An
     }
 
 
+@dataclass
+class _CallUnderWay:
+    """A call of which pieces came. Its item begins with its arguments, when its name is whole."""
+
+    id: str = ""
+    name: str = ""
+    arguments: str = ""
+    read: int = 0  # the length of the arguments when they were last looked at
+    item: dict[str, Any] | None = None
+
+
 class ResponseStream:
     """The events of a streamed response, numbered: its text and the arguments of its calls as they come, then the end.
     Its items are in the order in which they began."""
@@ -74,7 +89,8 @@ class ResponseStream:
         self._begun, self._number = begun, 0
         self._items: list[dict[str, Any]] = []  # under way
         self._message: dict[str, Any] | None = None
-        self._calls: dict[int, dict[str, Any]] = {}  # by their number in the model's answer
+        self._calls: dict[int, _CallUnderWay] = {}  # by their number in the model's answer
+        self._names = names_of(tools_in(begun))
 
     def begin(self) -> Iterator[dict[str, Any]]:
         yield self._event("created", response=self._begun)
@@ -88,14 +104,19 @@ class ResponseStream:
         yield self._part("output_text.delta", delta=text, logprobs=[])
 
     def called(self, number: int, arguments: str, *, call_id: str = "", name: str = "") -> Iterator[dict[str, Any]]:
-        """A piece of a call's arguments; the first one of it has its name."""
-        if number not in self._calls:
-            self._calls[number] = _call(ToolCall(call_id, name)) | {"arguments": "", "status": "in_progress"}
-            yield self._added(self._calls[number])
-        item = self._calls[number]
-        if arguments:
-            item["arguments"] += arguments
-            yield self._event("function_call_arguments.delta", **self._place(item), delta=arguments)
+        """A piece of a call: of its name, its arguments, or both."""
+        call = self._calls.setdefault(number, _CallUnderWay())
+        call.id, call.name, call.arguments = call.id or call_id, call.name + name, call.arguments + arguments
+        if not call.name or not call.arguments:
+            return
+        if call.item is None:
+            yield self._begun_call(call, _call(ToolCall(call.id, call.name), self._names))
+        assert call.item is not None
+        if call.item["type"] == "function_call":
+            yield from self._grown(call.item, call.arguments)
+        elif len(call.arguments) - call.read > call.read // 16:  # each look reads the whole again
+            call.read = len(call.arguments)
+            yield from self._grown(call.item, input_until(call.arguments))
 
     def end(self, whole: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """``whole`` is the response; its items get the names and places that they had from the beginning."""
@@ -110,27 +131,40 @@ class ResponseStream:
                 self._message.update(item | {"id": self._message["id"]})
             else:
                 number = next(numbers, None)
-                if number is None:
-                    number = max((*self._calls, len(self._items))) + 1
-                    yield from self.called(number, item["arguments"], call_id=item["call_id"], name=item["name"])
-                elif not self._calls[number]["arguments"]:
-                    yield from self.called(number, item["arguments"])
-                self._calls[number] |= {name: one for name, one in item.items() if name not in ("id", "call_id")}
+                call = self._calls[number] if number is not None else _CallUnderWay()
+                if call.item is None:
+                    yield self._begun_call(call, item)
+                assert call.item is not None
+                yield from self._grown(call.item, item[GIVEN[item["type"]]])
+                call.item |= {name: one for name, one in item.items() if name not in ("id", "call_id")}
         whole["output"] = self._items
         for item in self._items:
             if item is self._message:
                 (part,) = item["content"]
                 yield self._part("output_text.done", text=part["text"], logprobs=[])
                 yield self._part("content_part.done", part=part)
-            elif item["type"] == "function_call":
-                call = {"arguments": item["arguments"], "name": item["name"]}
-                yield self._event("function_call_arguments.done", **self._place(item), **call)
+            elif item["type"] in GIVEN:
+                held = {GIVEN[item["type"]]: item[GIVEN[item["type"]]]}
+                named = {"name": item["name"]} if item["type"] == "function_call" else {}
+                yield self._event(f"{GROWS[item['type']]}.done", **self._place(item), **held, **named)
             yield self._event("output_item.done", output_index=self._place(item)["output_index"], item=item)
         yield self._event(whole["status"], response=whole)
 
     def _added(self, item: dict[str, Any], shown: dict[str, Any] | None = None) -> dict[str, Any]:
         self._items.append(item)
         return self._event("output_item.added", output_index=len(self._items) - 1, item=shown or dict(item))
+
+    def _begun_call(self, call: _CallUnderWay, item: dict[str, Any]) -> dict[str, Any]:
+        call.item = item | {GIVEN[item["type"]]: "", "status": "in_progress"}
+        return self._added(call.item)
+
+    def _grown(self, item: dict[str, Any], given: str) -> Iterator[dict[str, Any]]:
+        """The event of what ``given`` has beyond what was sent of a call."""
+        field = GIVEN[item["type"]]
+        if len(given) > len(item[field]) and given.startswith(item[field]):
+            added = given[len(item[field]) :]
+            item[field] = given
+            yield self._event(f"{GROWS[item['type']]}.delta", **self._place(item), delta=added)
 
     def _place(self, item: dict[str, Any]) -> dict[str, Any]:
         index = next(at for at, one in enumerate(self._items) if one is item)
@@ -165,13 +199,16 @@ def _message(text: str, state: str, *, empty: bool = False) -> list[dict[str, An
     ]
 
 
-def _call(call: ToolCall) -> dict[str, Any]:
+def _call(call: ToolCall, names: Mapping[str, ToolName]) -> dict[str, Any]:
+    name = names.get(call.name, ToolName("function", call.name))
+    custom = name.type == "custom"
     return {
-        "id": _id("fc"),
-        "type": "function_call",
+        "id": _id("ctc" if custom else "fc"),
+        "type": "custom_tool_call" if custom else "function_call",
         "call_id": call.id or _id("call"),
-        "name": call.name,
-        "arguments": arguments_of(call),
+        "name": name.name,
+        **({"namespace": name.namespace} if name.namespace else {}),
+        **({"input": input_of(call)} if custom else {"arguments": arguments_of(call)}),
         "status": "completed",
         **call.opaque,
     }

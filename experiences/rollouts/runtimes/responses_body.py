@@ -20,9 +20,17 @@ from experiences.rollouts.runtimes.chat_body import (
     loaded,
     text_of,
 )
+from experiences.rollouts.runtimes.responses_tools import (
+    AllowedTools,
+    NamedTool,
+    Tool,
+    arguments_for,
+    chat_name,
+    names_of,
+)
 
 TEXTS: Final = frozenset({"input_text", "output_text", "text"})
-OWN_OF_ITEM: Final = frozenset({"id", "type", "status", "caller", "namespace"})  # of the API, not of a model's service
+OWN_OF_ITEM: Final = frozenset({"id", "type", "status", "caller"})  # of the API, not of a model's service
 SEAL: Final = "agentcore:"
 FORMATS: Final = frozenset({"text", "json_object", "json_schema"})
 ChatMessage = dict[str, Any]  # of a chat completion's ``messages``
@@ -91,6 +99,7 @@ class CallItem(OpenPart):
 
     call_id: str = Field(min_length=1)
     name: str
+    namespace: str | None = None
     arguments: str
 
     def put(self, messages: list[ChatMessage]) -> None:
@@ -98,13 +107,26 @@ class CallItem(OpenPart):
             messages.append({"role": "assistant", "content": ""})
         opaque = {name: value for name, value in (self.model_extra or {}).items() if name not in OWN_OF_ITEM}
         within = opaque.pop("function", {})
-        function = {"name": self.name, "arguments": self.arguments, **(within if isinstance(within, dict) else {})}
+        called = {"name": chat_name(self.name, self.namespace or ""), "arguments": self.arguments}
+        function = {**called, **(within if isinstance(within, dict) else {})}
         call = {"id": self.call_id, "type": "function", **opaque, "function": function}
         messages[-1].setdefault("tool_calls", []).append(call)
 
 
+class CustomCallItem(CallItem):
+    """A custom tool that the model called with a text."""
+
+    input: str
+    arguments: str = ""
+
+    @model_validator(mode="after")
+    def _as_arguments(self) -> Self:
+        self.arguments = arguments_for(self.input)
+        return self
+
+
 class OutputItem(ContentPart):
-    """The result of a called function."""
+    """The result of a called tool."""
 
     call_id: str = Field(min_length=1)
     output: Annotated[str, BeforeValidator(_text)]
@@ -151,11 +173,14 @@ Item = Annotated[
     Annotated[MessageItem, Tag("message")]
     | Annotated[CallItem, Tag("function_call")]
     | Annotated[OutputItem, Tag("function_call_output")]
+    | Annotated[CustomCallItem, Tag("custom_tool_call")]
+    | Annotated[OutputItem, Tag("custom_tool_call_output")]
     | Annotated[ReasoningItem, Tag("reasoning")],
     Discriminator(
         _type_of,
         custom_error_type="item_type",
-        custom_error_message="only messages, function_call, function_call_output and reasoning are taken here",
+        custom_error_message="only messages, reasoning, and calls of functions and custom tools with their outputs are "
+        "taken here; an item_reference names what is not kept, so send the item itself",
     ),
 ]
 
@@ -166,34 +191,6 @@ _ITEMS: Final[TypeAdapter[list[Item]]] = TypeAdapter(list[Item])
 def items_of(output: Sequence[Mapping[str, Any]]) -> list[Item]:
     """A response's output as items of the next request's input."""
     return _ITEMS.validate_python(output)
-
-
-class _FunctionTool(ContentPart):
-    type: Literal["function"]
-    name: str = Field(min_length=1)
-    description: str | None = None
-    parameters: dict[str, Any] | None = None
-    strict: bool | None = None
-
-    def chat(self) -> dict[str, Any]:
-        return {"type": "function", "function": self.model_dump(exclude={"type"}, exclude_none=True)}
-
-
-class _NamedFunction(ContentPart):
-    type: Literal["function"]
-    name: str = Field(min_length=1)
-
-
-class _AllowedTools(ContentPart):
-    """Some of the tools of a request, of which the model may or must call one."""
-
-    type: Literal["allowed_tools"]
-    mode: Literal["auto", "required"]
-    tools: list[_NamedFunction] = Field(min_length=1)
-
-    def chat(self) -> dict[str, Any]:
-        named = [{"type": "function", "function": {"name": tool.name}} for tool in self.tools]
-        return {"type": "allowed_tools", "allowed_tools": {"mode": self.mode, "tools": named}}
 
 
 class _Text(ContentPart):
@@ -219,8 +216,8 @@ class ResponsesBody(ContentPart):
     instructions: str | None = None
     previous_response_id: str | None = None
     store: bool | None = None
-    tools: list[_FunctionTool] | None = None
-    tool_choice: Literal["auto", "none", "required"] | _NamedFunction | _AllowedTools | None = None
+    tools: list[Tool] | None = None
+    tool_choice: Literal["auto", "none", "required"] | NamedTool | AllowedTools | None = None
     parallel_tool_calls: bool | None = None
     max_output_tokens: int | None = Field(default=None, gt=0)
     temperature: float | None = Field(default=None, ge=0, le=2)
@@ -229,6 +226,12 @@ class ResponsesBody(ContentPart):
     background: bool | None = None
     conversation: Any = None
     prompt: Any = None
+
+    @field_validator("tools")
+    @classmethod
+    def _names_differ(cls, value: list[Tool] | None) -> list[Tool] | None:
+        names_of(value or ())
+        return value
 
     @field_validator("background", "conversation", "prompt")
     @classmethod
@@ -260,7 +263,7 @@ class ResponsesBody(ContentPart):
             messages.insert(0, {"role": "system", "content": self.instructions})
         found = {
             "messages": messages,
-            "tools": [tool.chat() for tool in self.tools or ()] or None,
+            "tools": [function for tool in self.tools or () for function in tool.functions()] or None,
             "tool_choice": self._choice(),
             "parallel_tool_calls": self.parallel_tool_calls,
             "max_completion_tokens": self.max_output_tokens,
@@ -271,11 +274,7 @@ class ResponsesBody(ContentPart):
         return {name: value for name, value in found.items() if value is not None}
 
     def _choice(self) -> str | dict[str, Any] | None:
-        if isinstance(self.tool_choice, _NamedFunction):
-            return {"type": "function", "function": {"name": self.tool_choice.name}}
-        if isinstance(self.tool_choice, _AllowedTools):
-            return self.tool_choice.chat()
-        return self.tool_choice
+        return self.tool_choice.chat() if isinstance(self.tool_choice, NamedTool | AllowedTools) else self.tool_choice
 
     def _format(self) -> dict[str, Any] | None:
         given = dict(self.text.format or {}) if self.text else {}

@@ -3,6 +3,7 @@ and key are ours."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -157,6 +158,27 @@ def test_responses_of_the_openai_package(shop: Production, server: ModelServer) 
     typed = client.responses.parse(model=name, input=QUESTION, text_format=Verdict)
     assert typed.output_parsed == Verdict(late=True, days=3)
     assert server.requests[-1].body["response_format"]["json_schema"]["name"] == "Verdict"
+    patch = "*** Begin Patch\n+1\n*** End Patch"
+    custom: Any = [{"type": "custom", "name": "apply_patch", "description": "Edits files."}]
+    for streamed in (False, True):
+        server.will(act("tool_calls", name="apply_patch", arguments=json.dumps({"input": patch})))
+        asked: dict[str, Any] = {"model": name, "input": QUESTION, "tools": custom, "store": True}
+        if streamed:
+            with client.responses.stream(**asked) as stream:
+                events = list(stream)
+                called = stream.get_final_response()
+        else:
+            called = client.responses.create(**asked)
+        (edit,) = called.output
+        assert (edit.type, edit.name, edit.input) == ("custom_tool_call", "apply_patch", patch)
+        assert called.to_dict()["store"] is False  # nothing is kept, and the answer says so
+    deltas: Any = [one for one in events if one.type == "response.custom_tool_call_input.delta"]
+    assert "".join(one.delta for one in deltas) == patch
+    talk = [{"role": "user", "content": QUESTION}, edit.to_dict()]
+    talk += [{"type": "custom_tool_call_output", "call_id": edit.call_id, "output": "Done."}]
+    assert client.responses.create(model=name, input=talk, tools=custom).output_text == "You said: Done."
+    with pytest.raises(openai.NotFoundError, match="send the whole input"):
+        client.responses.retrieve(called.id)
     picture = "data:image/png;base64,iVBORw0KGgo="
     parts: Any = [
         {"type": "input_text", "text": "What is this?"}, {"type": "input_image", "image_url": picture, "detail": "low"}
@@ -166,14 +188,13 @@ def test_responses_of_the_openai_package(shop: Production, server: ModelServer) 
         {"type": "text", "text": "What is this?"},
         {"type": "image_url", "image_url": {"url": picture, "detail": "low"}},
     ]
-    first, *_, last = shop.traces(7)
+    first, *_, last = shop.traces(10)
     assert first.metadata == {"shop": "1"} and last.status == "ok"
 
 
 @pytest.mark.parametrize(
     ("asked", "field"),
     [
-        ({"store": True}, "store"),
         ({"previous_response_id": "resp_1"}, "previous_response_id"),
         ({"background": True}, "background"),
         ({"include": ["file_search_call.results"]}, "include"),

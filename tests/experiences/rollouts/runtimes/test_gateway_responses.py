@@ -86,6 +86,33 @@ async def test_functions_are_called_and_their_outputs_read() -> None:
     assert second["messages"][1]["tool_calls"][0]["id"] == second["messages"][2]["tool_call_id"] == "c"
 
 
+async def test_a_custom_tool_is_called_and_its_response_goes_on() -> None:
+    seen: list[dict[str, Any]] = []
+
+    def asks(asked: dict[str, Any], ask: Ask) -> str:
+        tools = [{"type": "custom", "name": "times", "description": "Multiplies."}]
+        events = ask.response(asked["query"], tools=tools, stream=True)["events"]
+        call = events[-1]["response"]["output"][0]
+        seen.extend([*events, call])
+        result = {"type": "custom_tool_call_output", "call_id": call["call_id"], "output": "391"}
+        return text_of(ask.response([result], previous_response_id=events[-1]["response"]["id"], tools=tools))
+
+    def brain(messages: list[dict[str, Any]]) -> Any:
+        if messages[-1]["role"] == "tool":
+            return f"Answer: {messages[-1]['content']}"
+        function = {"name": "times", "arguments": '{"input": "17 * 23"}'}
+        return {"role": "assistant", "tool_calls": [{"id": "c", "type": "function", "function": function}]}
+
+    with ModelServer(brain=brain) as model, AgentServer(asks) as agent:
+        found = await rolled(agent, model)
+        second = model.requests[1].body["messages"]
+    assert found.success, (found.error, seen)
+    assert (seen[-1]["type"], seen[-1]["input"]) == ("custom_tool_call", "17 * 23")
+    assert "response.custom_tool_call_input.delta" in {one["type"] for one in seen}
+    assert json.loads(second[1]["tool_calls"][0]["function"]["arguments"]) == {"input": "17 * 23"}
+    assert [one["role"] for one in second] == ["user", "assistant", "tool"]
+
+
 async def test_a_response_goes_on_from_one_of_the_same_rollout() -> None:
     answers: list[dict[str, Any]] = []
 
