@@ -32,7 +32,6 @@ from typing import Final
 from budgets.llm.error_bodies import BodyError, in_small, read_error
 from budgets.llm.errors import (
     AuthFailed,
-    BadAddress,
     BadRequest,
     BrokenAnswer,
     ContextTooLong,
@@ -115,21 +114,8 @@ BY_STATUS: Final[Mapping[int, type[LLMError]]] = {
     429: RateLimited,
 }
 MESSAGE_LENGTH: Final = 300
-UNUSABLE: Final = 424  # what is behind this site failed, and would fail again
 
 Safe = Callable[[str], str]  # a provider's words without secrets and personal data
-
-
-def status_for_callers(error: LLMError) -> int:
-    """The HTTP status of a failure for a caller of this site.
-
-    Clients call again after a 408, 409, 429 or 5xx. They read a 401, 403 or 3xx as a word about their own key
-    or address.
-    """
-    ours = AuthFailed, BadAddress, OtherApi, Malformed  # each fails again, and not by the caller's request
-    if isinstance(error, ours) or (error.status is not None and not 400 <= error.status <= 599):
-        return UNUSABLE
-    return error.status or 502
 
 
 def refusal(status: int, headers: Mapping[str, str], body: bytes, safe: Safe) -> LLMError:

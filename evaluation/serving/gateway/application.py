@@ -6,7 +6,6 @@ It bypasses Django's middleware, and reads the database in threads. All other pa
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import nullcontext
 from typing import Any, Final
@@ -18,6 +17,7 @@ from agentcore_site.lib.database import trouble_in
 from agentcore_site.lib.event_stream import EVENT_STREAM
 from agentcore_site.lib.packed_bodies import BodyRefused, body_of
 from agentcore_site.tenancy.addresses import lies_in, socket_address
+from budgets.llm.caller_errors import error_body, retry_headers
 from evaluation.serving.gateway.calls import Calls
 from evaluation.serving.gateway.calls_at_once import AtOnceFull, CallSource
 from evaluation.serving.gateway.chat_answers import ChatInterface, StreamedAnswer
@@ -47,7 +47,6 @@ MAX_BODY: Final = 20 * 2**20  # images are part of it
 JSON: Final = (b"content-type", b"application/json")
 SESSION: Final = (b"x-session-id", b"x-agentcore-session")
 TRACE: Final = b"traceparent"  # of W3C: version-trace-span-flags
-DONE_WITH: Final = (b"x-should-retry", b"false")  # read by OpenAI's and Anthropic's clients, also of a 429
 NO_KEY: Final = "Send a key as Authorization: Bearer ac_…; make one with the scope gateway:call."
 
 
@@ -274,16 +273,12 @@ async def _body(scope: dict[str, Any], receive: Any) -> bytes:
 
 
 def _error(refused: CallRefused) -> dict[str, Any]:
-    return {"error": {"message": refused.message, "type": refused.kind, "param": refused.param, "code": refused.code}}
+    return error_body(refused.message, refused.kind, refused.code, refused.param)
 
 
 async def _refuse(send: Any, refused: CallRefused) -> None:
-    headers = list(refused.headers)
-    if refused.final:
-        headers.append(DONE_WITH)
-    if refused.wait is not None:
-        headers.append((b"retry-after", str(math.ceil(refused.wait)).encode()))
-    await _send(send, refused.status, _error(refused), headers)
+    headers = retry_headers(refused.wait, final=refused.final)
+    await _send(send, refused.status, _error(refused), [*refused.headers, *headers])
 
 
 async def _send(send: Any, status: int, value: dict[str, Any], headers: Headers) -> None:

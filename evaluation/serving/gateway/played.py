@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Unpack
 
+from budgets.llm.caller_errors import UNUSABLE
 from budgets.llm.errors import LLMError, Malformed
 from budgets.llm.halves import clean
-from budgets.llm.refusals import UNUSABLE
 from budgets.llm.request import encode
 from budgets.llm.types import Completion, Message, ToolSpec
 from budgets.meter_port import CallKey

@@ -2,30 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from agentcore_site.lib.money_format import apart, money
-from budgets.llm.errors import (
-    AuthFailed,
-    CircuitOpen,
-    ContextTooLong,
-    LLMError,
-    Malformed,
-    ModelNotFound,
-    NoCredit,
-    Permanent,
-    RateLimited,
-    Transient,
-)
-from budgets.llm.refusals import UNUSABLE, status_for_callers
-
-OUR_KEY: Final = "The model's service refuses the endpoint's key, not yours."
-NO_ACCESS: Final = "upstream_authentication"  # never the service's own code, which programs read as one about their key
-CODES: Final = {
-    ContextTooLong: "context_length_exceeded",
-    NoCredit: "insufficient_quota",
-    ModelNotFound: "model_not_found",
-}  # of a service that gives none
+from budgets.llm.caller_errors import UNUSABLE, caller_error
+from budgets.llm.errors import LLMError
 
 
 class CallRefused(Exception):
@@ -71,21 +50,5 @@ def limit_refusal(wanted_micros: int, most_micros: int) -> CallRefused:
 
 
 def refusal_of(error: LLMError) -> CallRefused:
-    """The caller's error for a failure of the model's service: its status, message, code and parameter, as far as they
-    are its own."""
-    status, kind, wait = status_for_callers(error), "upstream_error", error.retry_after
-    code, final = error.code, isinstance(error, Permanent | Malformed)
-    if isinstance(error, AuthFailed):
-        return CallRefused(status, f"{OUR_KEY} {error.message}", kind, code=NO_ACCESS, final=final)
-    if status == UNUSABLE:
-        wait = None
-    elif isinstance(error, CircuitOpen):
-        status, kind = 503, "unavailable"
-    elif isinstance(error, RateLimited):
-        status, kind = 429, "rate_limit_error"
-    elif not isinstance(error, Transient):
-        assert isinstance(error, Permanent)
-        kind, wait = "invalid_request_error", None
-        code = code or next((name for made, name in CODES.items() if isinstance(error, made)), "")
-        code = code or ("content_filter" if error.status == 403 else "")
-    return CallRefused(status, error.message, kind, wait=wait, code=code, param=error.param, final=final)
+    """The caller's error for a failure of the model's service."""
+    return CallRefused(**caller_error(error)._asdict())

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from agentcore_site.lib.event_stream import EVENT_STREAM
 from agentcore_site.lib.packed_bodies import BodyRefused, body_of
+from budgets.llm.caller_errors import caller_error, error_body, retry_headers
 from budgets.llm.errors import LLMError
-from budgets.llm.refusals import status_for_callers
 from budgets.llm.transport import OnDelta
 from budgets.llm.types import Completion
 from experiences.rollouts.runtimes.base import Halted
@@ -195,8 +195,9 @@ async def _body(scope: dict[str, Any], receive: Receive) -> bytes:
         raise BadCall(str(refused), refused.status) from refused
 
 
-async def _send(send: Send, status: int, value: Mapping[str, Any]) -> None:
-    await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", b"application/json")]})
+async def _send(send: Send, status: int, value: Mapping[str, Any], headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
+    sent = [(b"content-type", b"application/json"), *headers]
+    await send({"type": "http.response.start", "status": status, "headers": sent})
     await send({"type": "http.response.body", "body": json.dumps(value).encode()})
 
 
@@ -260,18 +261,15 @@ def _named(event: Mapping[str, Any]) -> bytes:
     return f"event: {event['type']}\n".encode() + _data(event)
 
 
-def _refused(error: Exception) -> tuple[int, dict[str, Any]]:
-    """The status and the body that say what went wrong with a call."""
+def _refused(error: Exception) -> tuple[int, dict[str, Any], list[tuple[bytes, bytes]]]:
+    """The status, the body and the headers that say what went wrong with a call."""
     if isinstance(error, BadCall):
-        return error.status, _error(str(error), error.kind, error.param)
+        return error.status, error_body(str(error), error.kind, param=error.param), []
     if isinstance(error, Halted):
-        return 503, _error(str(error), error.reason)
+        return 503, error_body(str(error), error.reason), []
     assert isinstance(error, LLMError)
-    return status_for_callers(error), _error(error.message, "upstream_error")
-
-
-def _error(message: str, kind: str, param: str | None = None) -> dict[str, Any]:
-    return {"error": {"message": message, "type": kind, "param": param, "code": kind}}
+    found = caller_error(error)
+    return found.status, found.body(), retry_headers(found.wait, final=found.final)
 
 
 def _models(model: str) -> dict[str, Any]:

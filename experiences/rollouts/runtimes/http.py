@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from agentcore_site.outbound import OutboundClient, OutboundError
-from budgets.llm.errors import ContextTooLong, LLMError, Malformed
+from budgets.llm.errors import LLMError, Malformed
 from budgets.llm.transport import OnDelta
 from budgets.llm.types import Completion, Message
 from experiences.rollouts.environments.base import TextEpisode
@@ -227,12 +227,9 @@ class _Calls:
             self.refused = failure
             cause = failure.__cause__
             failed_step("refused", str(failure), cause.spent_micros if isinstance(cause, LLMError) else 0)
-            kind, param = "invalid_request_error", None
             if isinstance(cause, LLMError):
-                kind, param = cause.code or kind, cause.param or None
-            if isinstance(cause, ContextTooLong):
-                kind = "context_length_exceeded"
-            raise BadCall(str(failure), 400, kind, param) from failure
+                raise cause from None
+            raise BadCall(str(failure)) from failure
         except ValueError as error:  # what can't be written as JSON, such as 1e999
             failed_step("refused", str(error), 0)
             raise BadCall(f"This request can't be passed on: {error}.") from error

@@ -109,7 +109,14 @@ def test_a_refusal_keeps_its_code_and_an_odd_answer_is_paid_for_once(shop: Produ
         assert "not yours" in result.message and "no access to the model" in result.message
         assert len(server.requests) == 1
         server.script.clear()
-    assert {one.status for one in shop.traces(6)[-2:]} == {"failed"}
+    # so is a model or an address that the service does not know: the caller's ``model`` is the agent
+    server.requests.clear()
+    server.will(*[act("status", code=404, error={"message": "no such model", "code": "model_not_found"})] * 3)
+    result = refused()
+    assert (result.status_code, result.code, result.param) == (424, "upstream_model_not_found", None)
+    assert "no such model" in result.message and len(server.requests) == 1
+    server.script.clear()
+    assert {one.status for one in shop.traces(7)[-3:]} == {"failed"}
     server.will(act("status", code=403, error={"code": 403, "message": "Your input was flagged"}))
     result = refused()
     assert (result.status_code, result.code) == (403, "content_filter") and "flagged" in result.message

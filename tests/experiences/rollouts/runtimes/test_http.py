@@ -352,6 +352,55 @@ async def test_a_refusal_of_the_model_reaches_the_agent_and_is_a_failed_step() -
     assert "maximum context length" in result.steps[0].result["error"] and result.success
 
 
+@pytest.mark.parametrize(
+    ("does", "status", "kind", "code", "param"),
+    [
+        ({"code": 400, "error": {"message": "no", "code": "unsupported_value", "param": "top_p"}},
+         400, "invalid_request_error", "unsupported_value", "top_p"),
+        ({"code": 422, "error": {"message": "no", "code": "bad_tool", "param": "tools"}},
+         422, "invalid_request_error", "bad_tool", "tools"),
+        ({"code": 403, "error": {"message": "Your input was flagged"}},
+         403, "invalid_request_error", "content_filter", None),
+        ({"code": 400, "error": {"message": "prompt is too long"}},
+         400, "invalid_request_error", "context_length_exceeded", None),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("interface", ["chat", "responses"])
+async def test_a_refusal_has_the_fields_that_the_gateway_gives(
+    interface: str, does: dict[str, Any], status: int, kind: str, code: str, param: str | None
+) -> None:
+    seen: list[dict[str, Any]] = []
+
+    def asks(asked: dict[str, Any], ask: Ask) -> str:
+        for stream in (False, True):
+            if interface == "chat":
+                seen.append(ask({"role": "user", "content": "x"}, stream=stream))
+            else:
+                seen.append(ask.response("x", stream=stream))
+        return "Answer: 391"
+
+    with ModelServer() as model, AgentServer(asks) as agent:
+        model.will(*[act("status", **does)] * 2)
+        result = await rolled(agent, model)
+    assert [step.action["type"] for step in result.steps] == ["refused", "refused", "answer"]
+    for one in seen:
+        assert (one["status"], one["error"]["type"]) == (status, kind)
+        assert (one["error"]["code"], one["error"]["param"]) == (code, param)
+
+
+async def test_an_answer_that_can_t_be_used_has_its_code_too() -> None:
+    seen: list[dict[str, Any]] = []
+
+    def asks(asked: dict[str, Any], ask: Ask) -> str:
+        seen.append(ask({"role": "user", "content": "x"}))
+        return "Answer: 391"
+
+    with ModelServer() as model, AgentServer(asks) as agent:
+        model.will("empty_choices")
+        await rolled(agent, model)
+    assert (seen[0]["status"], seen[0]["error"]["type"]) == (424, "upstream_error")
+
+
 async def test_options_of_an_agents_request_are_passed_on() -> None:
     tools = [{"type": "function", "function": {"name": "times", "parameters": {"type": "object"}}}]
 
