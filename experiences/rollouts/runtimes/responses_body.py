@@ -23,7 +23,7 @@ from experiences.rollouts.runtimes.chat_body import (
 from experiences.rollouts.runtimes.responses_tools import (
     AllowedTools,
     NamedTool,
-    Tool,
+    ResponseTool,
     arguments_for,
     chat_name,
     names_of,
@@ -216,7 +216,7 @@ class ResponsesBody(ContentPart):
     instructions: str | None = None
     previous_response_id: str | None = None
     store: bool | None = None
-    tools: list[Tool] | None = None
+    tools: list[ResponseTool] | None = None
     tool_choice: Literal["auto", "none", "required"] | NamedTool | AllowedTools | None = None
     parallel_tool_calls: bool | None = None
     max_output_tokens: int | None = Field(default=None, gt=0)
@@ -229,7 +229,7 @@ class ResponsesBody(ContentPart):
 
     @field_validator("tools")
     @classmethod
-    def _names_differ(cls, value: list[Tool] | None) -> list[Tool] | None:
+    def _names_differ(cls, value: list[ResponseTool] | None) -> list[ResponseTool] | None:
         names_of(value or ())
         return value
 

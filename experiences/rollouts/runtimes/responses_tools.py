@@ -50,7 +50,7 @@ class _Format(ContentPart):
         return self
 
 
-class Tool(ContentPart):
+class ResponseTool(ContentPart):
     """A function, a custom tool, or a namespace of both."""
 
     type: Annotated[Literal["function", "custom", "namespace"], BeforeValidator(_known)]
@@ -59,7 +59,7 @@ class Tool(ContentPart):
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
     format: _Format | None = None
-    tools: list[Tool] | None = None
+    tools: list[ResponseTool] | None = None
 
     @model_validator(mode="after")
     def _of_its_type(self) -> Self:
@@ -90,7 +90,7 @@ PARAMETERS: Final = {
     "required": [INPUT],
     "additionalProperties": False,
 }
-_TOOLS: Final[TypeAdapter[list[Tool]]] = TypeAdapter(list[Tool])
+_TOOLS: Final[TypeAdapter[list[ResponseTool]]] = TypeAdapter(list[ResponseTool])
 
 
 class NamedTool(ContentPart):
@@ -121,12 +121,12 @@ def chat_name(name: str, namespace: str = "") -> str:
     return f"{namespace.removesuffix('__')}__{name}" if namespace else name
 
 
-def tools_in(response: Mapping[str, Any]) -> Sequence[Tool]:
+def tools_in(response: Mapping[str, Any]) -> Sequence[ResponseTool]:
     """The tools that a response repeats."""
     return _TOOLS.validate_python(response.get("tools") or [])
 
 
-def names_of(tools: Iterable[Tool]) -> dict[str, ToolName]:
+def names_of(tools: Iterable[ResponseTool]) -> dict[str, ToolName]:
     """The callers' names of ``tools``, by their names in a chat completion.
 
     Raises:
