@@ -37,6 +37,7 @@ urlpatterns = [
     path("experiences/<uuid:experience_id>/restore/", lessons.restore, name="experience_restore"),
     path("experiences/<uuid:experience_id>/prune/", lessons.prune, name="experience_prune"),
     path("experiences/<uuid:experience_id>/quarantine/", lessons.quarantine, name="experience_quarantine"),
+    path("experiences/chosen/", lessons.chosen, name="experiences_chosen"),
     path("experiences/<uuid:experience_id>/merge/", lessons.merge, name="experience_merge"),
     path("experiences/<uuid:experience_id>/approve/", lessons.approve, name="experience_approve"),
     path("playbooks/", playbooks.playbooks, name="playbooks"),

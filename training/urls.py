@@ -25,6 +25,7 @@ urlpatterns = [
     path("jobs/<uuid:job_id>/comments/<uuid:comment_id>/edit/", notes.recomment, name="comment_edit"),
     path("jobs/<uuid:job_id>/comments/<uuid:comment_id>/remove/", notes.uncomment, name="comment_remove"),
     path("datasets/", datasets.datasets, name="datasets"),
+    path("datasets/chosen/", datasets.chosen, name="datasets_chosen"),
     path("datasets/new/", datasets.new, name="dataset_new"),
     path("datasets/sample/", datasets.sample, name="dataset_sample"),
     path("datasets/preview/", datasets.preview_file, name="dataset_preview"),

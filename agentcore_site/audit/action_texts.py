@@ -73,6 +73,7 @@ ACTIONS: Final = {
     "experience.quarantined": "put a lesson into quarantine",
     "experience.rejected": "rejected a lesson",
     "experience.restored": "brought back a lesson",
+    "experience.undone": "took back the last move of a lesson",
     "experiences.imported": "imported lessons",
     "export.deleted": "deleted an export",
     "export.downloaded": "downloaded an export",

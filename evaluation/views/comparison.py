@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlencode
 from uuid import UUID
 
-from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 
-from agentcore_site.console.address import own_address
+from agentcore_site.console.bulk import BulkAct, bulk, chosen_rows
 from agentcore_site.console.pages import first_of, page, post_page, query_params
-from agentcore_site.jobs.models import Job
-from agentcore_site.jobs.selectors import as_uuid
 from agentcore_site.jobs.services import job_pause, job_resume
-from agentcore_site.lib.errors import DomainError, Invalid, Missing
+from agentcore_site.lib.errors import Invalid
 from agentcore_site.tenancy.actors import Actor
 from evaluation.comparison import compare_on_held_out
 from evaluation.presenters.landscape import MOST_DRAWN, drawn
@@ -40,7 +37,6 @@ CURVES: Final = (
     ("steps_mean", "Steps of a rollout"),
 )
 OFFERED: Final = 25  # other jobs to add
-MOST_CHOSEN: Final = 100  # rows that one click changes
 
 
 @dataclass(frozen=True)
@@ -97,47 +93,24 @@ def chosen(request: HttpRequest, actor: Actor) -> HttpResponse:
     picked, act = list(dict.fromkeys(request.POST.getlist("pick"))), request.POST.get("act", "")
     if act == "compare":
         return redirect(f"{reverse('evaluation:compare')}?{urlencode([('pick', one) for one in picked])}")
-    if act not in _ACTS:
-        raise Invalid("Choose what to do with these jobs: compare, pause or resume.")
-    if not 0 < len(picked) <= MOST_CHOSEN:
-        raise Invalid(f"Choose 1 to {MOST_CHOSEN} jobs; {len(picked)} were chosen.")
-    _act_on_all(request, actor, _picked(actor, picked), act)
-    return redirect(own_address(request, request.POST.get("next", ""), reverse("training:jobs")))
+    return bulk(
+        request,
+        actor,
+        _ACTS,
+        nouns=("job", "jobs"),
+        found=lambda ids: [run.job for run in _picked(actor, ids)],
+        page=reverse("training:jobs"),
+    )
 
 
-_ACTS: Final[dict[str, tuple[Callable[[Any, Job], Job], str]]] = {
-    "pause": (job_pause, "asked to pause"),
-    "resume": (job_resume, "resumed"),
+_ACTS: Final = {
+    "pause": BulkAct("asked to pause", job_pause, undo="resume"),
+    "resume": BulkAct("resumed", job_resume, undo="pause"),
 }
 
 
-def _act_on_all(request: HttpRequest, actor: Actor, runs: Sequence[TrainingRun], act: str) -> None:
-    """Acts on each job; a job that refuses does not stop the others."""
-    move, done = _ACTS[act]
-    moved, refused = 0, []
-    for run in runs:
-        try:
-            move(actor, run.job)
-            moved += 1
-        except DomainError as error:
-            refused.append(f"{run.job.title}: {error.message}")
-    if moved:
-        messages.success(request, f"{moved} {'job was' if moved == 1 else 'jobs were'} {done}.")
-    for reason in refused[:5]:
-        messages.error(request, reason)
-    if len(refused) > 5:
-        messages.error(request, f"{len(refused) - 5} more jobs refused, for reasons like these.")
-
-
 def _picked(actor: Actor, picked: Sequence[str]) -> list[TrainingRun]:
-    """Raises:
-    Missing: one of the jobs does not exist or is not the actor's."""
-    ids = [as_uuid(one) for one in picked]
-    found = {run.pk: run for run in runs_visible(actor).filter(job_id__in=ids)}
-    for one in ids:
-        if one not in found:
-            raise Missing(f"There is no training job {one}.")
-    return [found[one] for one in ids]
+    return chosen_rows(runs_visible(actor), picked, "training job")
 
 
 def _offered(actor: Actor, runs: Sequence[TrainingRun]) -> list[TrainingRun]:

@@ -11,6 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from agentcore_site.audit.services import record
+from agentcore_site.console.bulk import BulkAct, bulk, chosen_rows
 from agentcore_site.console.pages import Sort, allowed, listing, matching, page, post_page, query_params, sent
 from agentcore_site.lib.errors import DomainError, Invalid
 from agentcore_site.rest.row_files import row_answer
@@ -59,6 +60,26 @@ def datasets(request: HttpRequest, actor: Actor) -> HttpResponse:
     found = listing(request, rows, SORTS, one="dataset", of=everything, columns=DatasetOut)
     context = {"listing": found, "rows": found.rows, "choices": SHOWN[1:], "shown": shown}
     return render(request, "training/datasets.html", context)
+
+
+BULK: Final = {
+    "archive": BulkAct("archived", dataset_archive, undo="restore"),
+    "restore": BulkAct("restored", dataset_restore, undo="archive"),
+}
+
+
+@post_page
+def chosen(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """Archives or restores the datasets that were chosen in the list."""
+    require(actor, "dataset.edit", current_organization(actor))
+    return bulk(
+        request,
+        actor,
+        BULK,
+        nouns=("dataset", "datasets"),
+        found=lambda ids: chosen_rows(datasets_visible(actor), ids, "dataset"),
+        page=reverse("training:datasets"),
+    )
 
 
 @page

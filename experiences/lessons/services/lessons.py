@@ -6,6 +6,7 @@ Each is one conditional update of the row that the person saw: if the row change
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Final
 
 from django.db import transaction
@@ -49,6 +50,8 @@ PRUNE: Final = LessonMove("pruned", frozenset({PROPOSED, ACTIVE}), PRUNED)
 QUARANTINE: Final = LessonMove("quarantined", frozenset({PROPOSED, ACTIVE, PRUNED}), QUARANTINED)
 APPROVE: Final = LessonMove("approved", frozenset({QUARANTINED}), PROPOSED, vouched=True)
 REJECT: Final = LessonMove("rejected", frozenset({QUARANTINED}), PRUNED)
+MOVED: Final = frozenset(move.action for move in (RESTORE, PRUNE, QUARANTINE, APPROVE, REJECT))
+UNDO_WITHIN: Final = timedelta(minutes=10)
 UNMEASURED: Final[dict[str, Any]] = {"effect": None, "effect_error": None, "rollouts": 0}
 
 
@@ -104,6 +107,25 @@ def experience_reject(actor: Actor, experience: Experience, *, why: str = "", ve
         Missing, Forbidden, Conflict: as for ``experience_restore``.
     """
     return _move(actor, experience, REJECT, why, version)
+
+
+@transaction.atomic
+def experience_undo(actor: Actor, experience: Experience) -> Experience:
+    """Takes the person's own last move of the lesson back: its status is the one before.
+
+    Raises:
+        Missing, Forbidden: the actor may not.
+        Conflict: the last change is another person's or a job's, changed the text, or is older than ten minutes.
+    """
+    require(actor, "agent.edit", experience.organization_id)
+    last = experience.changes.order_by("-id").first()
+    own = last is not None and last.job_id is None and last.by == Actor.of(actor).name[:150]
+    if last is None or not own or last.action not in MOVED or last.after != experience.status:
+        raise Conflict("Its last change is no move of yours, so there is nothing to undo. Look at it again.")
+    if last.at < timezone.now() - UNDO_WITHIN:
+        raise Conflict("Your change is older than ten minutes. Use the actions on the lesson's page.")
+    move = LessonMove("undone", frozenset({last.after}), last.before)
+    return _move(actor, experience, move, "", None)
 
 
 @transaction.atomic

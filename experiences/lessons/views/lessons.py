@@ -13,6 +13,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.urls import reverse
 
+from agentcore_site.console.bulk import BulkAct, bulk, chosen_rows
 from agentcore_site.console.pages import (
     Sort,
     allowed,
@@ -27,7 +28,7 @@ from agentcore_site.console.pages import (
 from agentcore_site.console.tables import columns, is_table
 from agentcore_site.jobs.models import Job
 from agentcore_site.tenancy.actors import Actor
-from agentcore_site.tenancy.permissions import require
+from agentcore_site.tenancy.permissions import current_organization, require
 from experiences.lessons.filters import ExperienceFilters
 from experiences.lessons.forms import LessonForm
 from experiences.lessons.presenters import MEANINGS, effect_words, history, lessons, verdict
@@ -46,7 +47,9 @@ from experiences.lessons.services.lessons import (
     experience_edit,
     experience_prune,
     experience_quarantine,
+    experience_reject,
     experience_restore,
+    experience_undo,
 )
 from experiences.lessons.services.merging import equal_lessons, experience_merge
 from experiences.lessons.shapes import ExperienceOut
@@ -69,6 +72,7 @@ ACTIONS: Final = (
     ("prune", "Prune", "cross", {ExperienceStatus.PROPOSED, ExperienceStatus.ACTIVE}),
     ("quarantine", "Quarantine", "alert", set(ExperienceStatus) - {ExperienceStatus.QUARANTINED}),
 )
+REJECT: Final = ("reject", "Reject", "cross", {ExperienceStatus.QUARANTINED})
 GROUP = re.compile(r"(\d{1,9})/(\d{1,9})")
 LESSON_COLUMNS = columns("agent=agent.slug", ExperienceOut)
 
@@ -92,6 +96,9 @@ def library(request: HttpRequest, actor: Actor) -> HttpResponse:
         "listing": found,
         "lessons": lessons(found.rows),
         "taught_in": jobs_that_taught(found.rows),
+        "acts": [
+            (key, title, icon) for key, title, icon, origins in (*ACTIONS, REJECT) if not status or status in origins
+        ],
         "equal": each,
         "equal_shown": [("each", "each of them")],
         "summary": summary,
@@ -145,6 +152,30 @@ restore = _action(experience_restore, "Restored: the next job tries the lesson a
 prune = _action(experience_prune, "Pruned. You can restore the lesson.")
 quarantine = _action(experience_quarantine, "In quarantine: no agent receives the lesson until a person approves it.")
 approve = _action(experience_approve, "Approved: the next job tries the lesson.")
+
+
+BULK: Final = {
+    "approve": BulkAct("approved", experience_approve, undo="undo", after="The next job tries them."),
+    "restore": BulkAct("restored", experience_restore, undo="undo", after="The next job tries them again."),
+    "reject": BulkAct("rejected", experience_reject, undo="undo"),
+    "prune": BulkAct("pruned", experience_prune, undo="undo"),
+    "quarantine": BulkAct("put into quarantine", experience_quarantine, undo="undo"),
+    "undo": BulkAct("put back to the former status", experience_undo),
+}
+
+
+@post_page
+def chosen(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """Does one action to the lessons that were chosen in the list."""
+    require(actor, "agent.edit", current_organization(actor))
+    return bulk(
+        request,
+        actor,
+        BULK,
+        nouns=("lesson", "lessons"),
+        found=lambda ids: chosen_rows(experiences_visible(actor), ids, "lesson"),
+        page=reverse("experiences:library"),
+    )
 
 
 @post_page
