@@ -9,8 +9,9 @@ from typing import Any, Final
 from django.db.models import Q
 from django.urls import reverse
 
-from agentcore_site.console.menu import ACTIONS, ADMINISTRATION, PLACES
+from agentcore_site.console.menu import ACTIONS, ADMINISTRATION, LABELS, PLACES
 from agentcore_site.console.pages import first_of
+from agentcore_site.console.saved import views_visible
 from agentcore_site.jobs.models import Job
 from agentcore_site.tenancy.actors import Actor
 from evaluation.selectors import evaluations_visible
@@ -138,6 +139,13 @@ def _endpoints(actor: Actor, query: str) -> Iterable[Hit]:
         yield Hit(endpoint.name, endpoint.model, url)
 
 
+def _views(actor: Actor, query: str) -> Iterable[Hit]:
+    rows = views_visible(actor).filter(_named(query, "name"), page__in=LABELS).select_related("person")
+    for view in rows.order_by("name")[:SHOWN]:
+        shared = "" if view.person_id == actor.user.pk else f", shared by {view.person.username}"
+        yield Hit(view.name, f"{LABELS[view.page]}{shared}", view.address)
+
+
 KINDS: Final[tuple[tuple[str, Callable[[Any, str], Iterable[Hit]]], ...]] = (
     ("Agents", _agents),
     ("Jobs", _runs),
@@ -148,4 +156,5 @@ KINDS: Final[tuple[tuple[str, Callable[[Any, str], Iterable[Hit]]], ...]] = (
     ("Suites", _suites),
     ("Prompt packs", _packs),
     ("Model endpoints", _endpoints),
+    ("Saved views", _views),
 )

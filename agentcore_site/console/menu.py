@@ -88,6 +88,8 @@ ACTIONS: Final = (
     Entry("Reconcile a bill", "budgets:reconcile", "", "", needs="export"),
     Entry("Prices of models", "budgets:prices", "", "", needs="budget.view"),
 )
+# Names of pages by the names of their addresses.
+LABELS: Final = {entry.url_name: entry.label for entry in (*ACTIONS, *ADMINISTRATION, *PLACES)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,6 +110,17 @@ def test_a_view_is_renamed_and_removed(console: Client) -> None:
     assert [view.name for view in SavedView.objects.all()] == ["Two"]
 
 
+def test_views_are_found_by_name_from_every_page(console: Client, dan: Any, charlie: Any, signed_in: SignIn) -> None:
+    save(console, "Runs that wait", shared="on")
+    save(console, "Runs of mine")
+    shown = html(console.get("/search/palette/?q=runs"))
+    assert "Saved views" in shown and "Runs of mine" in shown and "Runs that wait" in shown
+    assert SavedView.objects.get(name="Runs of mine").address.replace("&", "&amp;") in shown
+    theirs = html(signed_in(dan).get("/search/palette/?q=runs"))
+    assert "Jobs, shared by olivia" in theirs and "Runs of mine" not in theirs
+    assert "Saved views" not in html(signed_in(charlie).get("/search/palette/?q=runs"))
+
+
 def test_an_invalid_view_is_refused(console: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     assert console.post("/views/save/", {"page": "//evil.example", "name": "x", "query": "q=1"}).status_code == 400
     assert console.post("/views/save/", {"page": "training:job", "name": "x", "query": "q=1"}).status_code == 400
