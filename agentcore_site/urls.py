@@ -93,6 +93,7 @@ console = [
     path("webhooks/deliveries/<uuid:delivery_id>/again/", webhooks.webhook_again, name="webhook_again"),
     path("notices/", notices.notices, name="notices"),
     path("notices/bell/", notices.bell, name="notice_bell"),
+    path("notices/names/", notices.names, name="member_names"),
     path("notices/read/", notices.read, name="notices_read"),
     path("notices/settings/", notices.settings, name="notice_settings"),
     path("encryption/", encryption.encryption, name="encryption"),

@@ -274,6 +274,7 @@ READS = dict.fromkeys(RAW, "data.view") | {
     "budgets/<int:budget_id>/limit/": "budget.edit",
     "budgets/reconcile/": "export",
     "get-started/": "agent.edit",
+    "notices/names/": "agent.edit",
     "checkpoints/<uuid:checkpoint_id>/download/": "checkpoint.download",
     "encryption/": "encryption.edit",
     "encryption/jobs/<uuid:job_id>/": "encryption.edit",

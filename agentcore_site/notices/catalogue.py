@@ -9,15 +9,18 @@ from typing import Final
 @dataclass(frozen=True)
 class EventType:
     """``title``: for people. ``bell``: whether the bell shows it unless a person chooses otherwise. ``shown``: whether
-    it can be chosen; the others go to their receivers without a choice."""
+    it can be chosen; the others go to their receivers without a choice. ``personal``: it concerns its owner alone, also
+    where others follow everything, and goes to an organisation's webhook only where that names the type."""
 
     name: str
     title: str
     bell: bool = False
     shown: bool = True
+    personal: bool = False
 
 
 TEST: Final = "webhook.test"
+MENTIONED: Final = "comment.mentioned"
 SWITCHED_OFF: Final = "webhook.switched_off"
 
 EVENT_TYPES: Final[dict[str, EventType]] = {
@@ -38,6 +41,7 @@ EVENT_TYPES: Final[dict[str, EventType]] = {
         EventType("evolution.paused", "Evolution was paused, because executions got slower", bell=True),
         EventType("review.requested", "Changes wait for a review"),
         EventType("review.decided", "A change was reviewed"),
+        EventType(MENTIONED, "A person mentions you in a comment", bell=True, personal=True),
         EventType(SWITCHED_OFF, "A webhook was switched off", bell=True, shown=False),
         EventType(TEST, "A test of a webhook", shown=False),
     )

@@ -17,7 +17,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from agentcore_site.lib.links import placed
-from agentcore_site.notices.catalogue import CHOSEN
+from agentcore_site.notices.catalogue import CHOSEN, EVENT_TYPES
 from agentcore_site.notices.models import (
     Notice,
     NoticePreferences,
@@ -43,7 +43,11 @@ class Audience:
     def wants(self, user_id: int, event: SiteEvent) -> bool:
         """Whether the event is one of those that concern this person."""
         wish = self.wishes[user_id]
-        if event.owner_id == user_id or wish.whose == Whose.ALL:
+        if event.owner_id == user_id:
+            return True
+        if is_personal(event):
+            return False
+        if wish.whose == Whose.ALL:
             return True
         return wish.whose == Whose.AGENTS and event.agent_id in wish.agents
 
@@ -104,7 +108,14 @@ def _spread(event: SiteEvent, audience: Audience) -> None:
 def _goes_to(event: SiteEvent, endpoint: WebhookEndpoint, audience: Audience) -> bool:
     if event.type not in CHOSEN or (endpoint.types and event.type not in endpoint.types):
         return False
-    return endpoint.user_id is None or (endpoint.user_id in audience.people and audience.wants(endpoint.user_id, event))
+    if endpoint.user_id is None:
+        return bool(endpoint.types) or not is_personal(event)
+    return endpoint.user_id in audience.people and audience.wants(endpoint.user_id, event)
+
+
+def is_personal(event: SiteEvent) -> bool:
+    kind = EVENT_TYPES.get(event.type)
+    return kind is not None and kind.personal
 
 
 def _mail(event: SiteEvent, user: Any) -> None:

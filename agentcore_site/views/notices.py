@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 
 from agentcore_site.console.pages import Sort, listing, matching, page, post_page, query_params, sent
 from agentcore_site.lib.texts import uuid_of
 from agentcore_site.notices.catalogue import CHOICES, EVENT_TYPES
+from agentcore_site.notices.mentions import names_offered
 from agentcore_site.notices.selectors import endpoints_visible, notices_visible, preferences_of, unread_count
 from agentcore_site.notices.services import notice_unread, notices_read, preferences_set
 from agentcore_site.tenancy.actors import Actor
@@ -46,6 +47,13 @@ def notices(request: HttpRequest, actor: Actor) -> HttpResponse:
 def bell(request: HttpRequest, actor: Actor) -> HttpResponse:
     """The bell alone, with how much is unread now."""
     return render(request, "notices/_bell.html", {"unread": unread_count(actor)})
+
+
+@page
+def names(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """Names of members for an ``@`` in a comment, as JSON."""
+    [typed] = query_params(request, "q")
+    return JsonResponse({"names": names_offered(actor, typed)})
 
 
 @post_page

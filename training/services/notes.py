@@ -7,10 +7,12 @@ from typing import Any, Final
 from uuid import UUID
 
 from django.db import transaction
+from django.urls import reverse
 from django.utils import timezone
 
 from agentcore_site.audit.services import record
 from agentcore_site.lib.errors import Forbidden, Invalid, Missing
+from agentcore_site.notices.mentions import mention_notify
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from training.models import JobComment, JobPin, TrainingRun
@@ -61,6 +63,7 @@ def comment_add(who: Any, run: TrainingRun, text: str) -> JobComment:
         organization_id=run.organization_id, run=run, author=Actor.of(who).user, text=text
     )
     record(who, "job.commented", run, after={"comment": str(comment.pk)})
+    _notify_mentioned(who, run, comment)
     return comment
 
 
@@ -77,9 +80,10 @@ def comment_edit(who: Any, run: TrainingRun, comment_id: UUID, text: str) -> Job
     text = _checked(text)
     if text == comment.text:
         return comment
-    comment.text, comment.edited_at = text, timezone.now()
+    former, comment.text, comment.edited_at = comment.text, text, timezone.now()
     comment.save(update_fields=["text", "edited_at"])
     record(who, "job.comment_edited", run, after={"comment": str(comment_id)})
+    _notify_mentioned(who, run, comment, former)
     return comment
 
 
@@ -124,6 +128,18 @@ def _own_comment(who: Any, run: TrainingRun, comment_id: UUID) -> JobComment:
     if comment.author_id != Actor.of(who).user.pk:
         raise Forbidden("This comment is another person's. Its author may change or remove it.")
     return comment
+
+
+def _notify_mentioned(who: Any, run: TrainingRun, comment: JobComment, former: str = "") -> None:
+    page = reverse("training:job", args=[run.pk])
+    mention_notify(
+        who,
+        run.organization_id,
+        comment.text,
+        former=former,
+        place=f"a comment on {run.job}",
+        path=f"{page}#comment-{comment.pk}",
+    )
 
 
 def _checked(given: str) -> str:
