@@ -80,6 +80,8 @@ def _joined(found: Sequence[AgentSpan]) -> list[AgentSpan]:
             said.setdefault(one.parent, []).append(one)
     if not said:
         return list(found)
+    for words in said.values():  # Claude Code says the text of an answer again without its calls
+        words.sort(key=lambda one: not any(message.calls for message in one.outputs))
     return [
         replace(
             span,

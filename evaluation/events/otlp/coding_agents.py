@@ -2,7 +2,7 @@
 
 They send events of the log without a trace. All events of one prompt (of Codex: of one conversation) are one trace
 here, whose root is the prompt. Words are in them only where a person switched that on (``OTEL_LOG_USER_PROMPTS``,
-``log_user_prompt``, ``logPrompts``).
+``OTEL_LOG_ASSISTANT_RESPONSES``, ``OTEL_LOG_RAW_API_BODIES``, ``log_user_prompt``, ``logPrompts``).
 """
 
 from __future__ import annotations
@@ -11,16 +11,22 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any, Final
 
+from evaluation.events.otlp.conventions import LOGGED
 from evaluation.events.otlp.dialects import AGENT, MODEL, TOOL, number
 from evaluation.events.otlp.messages import parsed
 from evaluation.events.otlp.spans import OtlpSpan, span_of
 
 PREFIXES: Final = ("claude_code.", "codex.", "gemini_cli.")
+ANSWER: Final = "answer"  # the words of a call of a model, which another event counts and prices
+REJECTED: Final = "claude_code.tool_decision"
 EVENTS: Final = {
     "claude_code.user_prompt": AGENT,
     "claude_code.api_request": MODEL,
     "claude_code.api_error": MODEL,
+    "claude_code.assistant_response": ANSWER,
+    "claude_code.api_response_body": ANSWER,
     "claude_code.tool_result": TOOL,
+    REJECTED: TOOL,
     "codex.user_prompt": AGENT,
     "codex.sse_event": MODEL,
     "codex.websocket_event": MODEL,
@@ -34,6 +40,7 @@ KIND: Final = "event.kind"  # of Codex's stream: only the last event of an answe
 LAST: Final = ("response.completed", "response.failed", "response.incomplete")
 SESSIONS: Final = ("conversation.id", "session.id", "conversation_id", "session_id")
 PROMPTS: Final = ("prompt.id", "prompt_id")
+WITHHELD: Final = "<REDACTED>"
 MILLISECOND: Final = 1_000_000  # in nanoseconds
 
 
@@ -42,12 +49,16 @@ def span_of_event(name: str, about: Mapping[str, Any], *, id: str, at: int) -> O
     kind, session = EVENTS.get(name), _first(about, *SESSIONS)
     if kind is None or session is None or about.get(KIND, LAST[0]) not in LAST:
         return None
+    if name == REJECTED and about.get("decision") != "reject":
+        return None  # the tool runs, and has a result
     trace = _digest(name.partition(".")[0], str(session), str(_first(about, *PROMPTS) or ""))
-    root = kind == AGENT
+    root, call = kind == AGENT, _call_id(trace, about)
+    if kind == ANSWER:
+        return _answered(name, about, trace=trace[:32], id=id, call=call, at=at)
     took = max(0, number(about.get("duration_ms")) or 0) * MILLISECOND
     return span_of(
         trace=trace[:32],
-        id=id,
+        id=call or id if kind == MODEL else id,
         parent="" if root else trace[32:48],
         began=at if root else max(1, at - took),
         ended=at,
@@ -61,9 +72,31 @@ def _digest(*parts: str) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
+def _call_id(trace: str, about: Mapping[str, Any]) -> str:
+    """The id of the span of a call of a model, by which its words find it; "" where its events name no request."""
+    request = about.get("request_id")
+    return _digest(trace, str(request))[:16] if request else ""
+
+
+def _answered(name: str, about: Mapping[str, Any], *, trace: str, id: str, call: str, at: int) -> OtlpSpan | None:
+    """The words of a call: its text, or the body of its answer, of which nothing is read where it was cut. None: they
+    are withheld, or name no request."""
+    body = parsed(about.get("body"))
+    text = about.get("response")
+    message = body if isinstance(body, dict) else {"content": text} if text and text != WITHHELD else None
+    if message is None or not call:
+        return None
+    messages = [{"role": "assistant", "content": message.get("content")}]
+    attributes = {LOGGED: name, "gen_ai.output.messages": messages}
+    return span_of(trace=trace, id=id, parent=call, began=at, ended=at, name=name, error="", attributes=attributes)
+
+
 def _error(about: Mapping[str, Any]) -> str:
     failed = str(about.get("success", "true")).lower() == "false"
-    return str(_first(about, "error", "error.message", "error_message") or ("error" if failed else ""))
+    said = _first(about, "error", "error.message", "error_message", *(["error_type"] if failed else []))
+    if about.get("decision") == "reject":
+        said = about.get("source") or "rejected"
+    return str(said or ("error" if failed else ""))
 
 
 def _prompt(about: Mapping[str, Any]) -> dict[str, Any]:
@@ -84,11 +117,11 @@ def _call(about: Mapping[str, Any]) -> dict[str, Any]:
         or number(_first(about, "cached_token_count", "cached_content_token_count")),
         "gen_ai.usage.cache_creation.input_tokens": written,
         "gen_ai.usage.cost": _dollars(about.get("cost_usd")),
-        "gen_ai.output.messages": _answer(_first(about, "response_text")),
+        "gen_ai.output.messages": _gemini_answer(_first(about, "response_text")),
     }
 
 
-def _answer(text: Any) -> list[dict[str, Any]] | None:
+def _gemini_answer(text: Any) -> list[dict[str, Any]] | None:
     """Gemini CLI writes the answer as JSON: whole, or a list of the pieces of its stream."""
     found = parsed(text)
     pieces = found if isinstance(found, list) else [found]

@@ -172,6 +172,78 @@ def test_a_coding_agent_is_seen_by_its_events(
     assert model.cached_tokens == 8 and model.cache_written_tokens == (4 if records is CLAUDE else 0)
 
 
+BLOCKS = [
+    {"type": "thinking", "thinking": "[redacted]"},
+    {"type": "text", "text": "I look."},
+    {"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {"command": "ls"}},
+]
+
+
+def of_claude(name: str, at: int, **attributes: Any) -> dict[str, Any]:
+    return record(
+        f"claude_code.{name}", event__name=name, session__id="s", prompt__id="p", at=10**18 + at * SECOND, **attributes
+    )
+
+
+def claude_turns(*, words: bool = True) -> list[dict[str, Any]]:
+    """A prompt with two calls of the model, and the events of their words."""
+    counts = {"model": "small-1", "input_tokens": "3", "output_tokens": "5", "cost_usd": "0.002", "duration_ms": "1000"}
+    body = json.dumps({"id": "msg_1", "role": "assistant", "content": BLOCKS, "stop_reason": "tool_use"})
+    records = [
+        of_claude("user_prompt", 0, prompt=ASKED),
+        of_claude("api_request_body", 1, body=json.dumps({"messages": [{"role": "user", "content": ASKED}]})),
+        of_claude("api_request", 2, request_id="r1", **counts),
+        of_claude("tool_decision", 3, tool_name="Bash", tool_use_id="toolu_1", decision="accept", source="config"),
+        of_claude(
+            "tool_result", 4, tool_name="Bash", tool_use_id="toolu_1", success="false", error_type="ShellError",
+            tool_input='{"command": "ls"}', duration_ms="100",
+        ),
+        of_claude("api_request", 6, request_id="r2", **counts),
+    ]  # fmt: skip
+    if not words:
+        return records
+    return [
+        *records,
+        of_claude("assistant_response", 2, request_id="r1", response="I look.", response_length="7"),
+        of_claude("api_response_body", 2, request_id="r1", body=body, body_length=str(len(body))),
+        of_claude("assistant_response", 6, request_id="r2", response=ANSWERED),
+        of_claude("api_response_body", 6, request_id="r2", body=body[:50], body_truncated="true"),
+        of_claude("api_response_body", 6, body=body),  # of no request
+    ]
+
+
+def test_the_words_of_claude_codes_answers_join_the_calls_that_are_counted() -> None:
+    for records in (claude_turns(), claude_turns()[::-1]):
+        spans = logged(*records)
+        assert len({span.trace for span in spans}) == 1
+        found = trajectory_of(spans, 0, cost_of=cost_of)
+        assert [step.action["type"] for step in found.steps] == ["tool", "answer"]
+        first, last = found.steps
+        assert (first.action["tool"], first.action["parameters"]) == ("Bash", {"command": "ls"})
+        assert (first.state["thoughts"], first.result["error"]) == (["I look."], "ShellError")
+        assert last.action["parameters"]["text"] == ANSWERED and found.query == ASKED
+        assert [step.tokens for step in found.steps] == [8, 8]
+        assert [step.cost_micros for step in found.steps] == [2_000, 2_000]
+    withheld = logged(
+        *claude_turns(words=False), of_claude("assistant_response", 6, request_id="r2", response="<REDACTED>")
+    )
+    found = trajectory_of(withheld, 0, cost_of=cost_of)
+    assert [step.action["tool"] for step in found.steps] == ["Bash", None] and "REDACTED" not in repr(found)
+    twice = logged(*claude_turns(), *claude_turns())
+    assert len({span.id for span in twice}) == len(logged(*claude_turns()))
+
+
+def test_a_tool_that_a_person_rejected_is_a_failed_step() -> None:
+    rejected = of_claude(
+        "tool_decision", 3, tool_name="Bash", tool_use_id="toolu_1", decision="reject", source="user_reject",
+        tool_parameters='{"bash_command": "rm -r x"}',
+    )  # fmt: skip
+    found = trajectory_of(logged(*claude_turns(words=False)[:3], rejected), 0, cost_of=cost_of)
+    step = found.steps[0]
+    assert (step.action["tool"], step.action["parameters"]) == ("Bash", {"bash_command": "rm -r x"})
+    assert (step.result["success"], step.result["error"]) == (False, "user_reject")
+
+
 def test_a_prompt_is_a_trajectory_of_its_own_and_a_withheld_one_says_so() -> None:
     first, second = logged(
         record("claude_code.user_prompt", session__id="s", prompt__id="1", prompt_length="7"),
