@@ -97,4 +97,4 @@ def _status(error: LLMError) -> int:
     ours = BadAddress, OtherApi, Malformed  # each fails again, and not by the caller's request
     if isinstance(error, ours) or (error.status is not None and not 400 <= error.status <= 599):
         return UNUSABLE
-    return error.status or 502
+    return 400 if error.status == 404 else error.status or 502  # a 404 is about a name, and the caller's are right

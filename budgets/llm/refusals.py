@@ -92,6 +92,8 @@ USED_UP: Final = frozenset(
 )
 # A moderation that answers 403: the key is right, and the words of the prompt are not taken.
 FLAGGED: Final = re.compile(r"moderation|flagged|content (?:management )?(?:policy|filter)|inappropriate content", re.I)
+# OpenRouter's 404 of a model that it knows, which takes no tools or images: the request is refused, and not its name.
+UNSUPPORTED: Final = re.compile(r"no endpoints found that (?:support|can handle)", re.IGNORECASE)
 OF_MONEY: Final = frozenset({400, 402, 403, 429})
 # Words of servers that say 500 where their template can't write the conversation: llama.cpp, LM Studio.
 OF_THE_TEMPLATE: Final = re.compile(
@@ -171,6 +173,8 @@ def _type(status: int, error: BodyError) -> type[LLMError]:
     if status in {400, 413, 422} and too_long:
         return ContextTooLong
     if status == 403 and (code == "content_filter" or FLAGGED.search(message)):
+        return BadRequest
+    if status == 404 and UNSUPPORTED.search(message):
         return BadRequest
     return BY_STATUS.get(status, BadRequest)
 

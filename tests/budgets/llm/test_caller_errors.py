@@ -59,6 +59,16 @@ def test_codes_and_parameters_of_the_service_are_kept(status: int, code: str, pa
     assert retry_headers(found.wait, final=found.final) == [(b"x-should-retry", b"false")]
 
 
+@pytest.mark.parametrize("lacks", ["support tool use.", "support image input", "can handle the parameters"])
+def test_a_model_that_lacks_what_a_request_needs_is_no_unknown_model(lacks: str) -> None:
+    body = f'{{"error": {{"message": "No endpoints found that {lacks}", "code": 404}}}}'.encode()
+    error = of_service(404, body)
+    found = caller_error(error)
+    assert type(error) is errors.BadRequest and error.unbilled
+    assert (found.status, found.kind, found.final) == (400, "invalid_request_error", True)
+    assert "No endpoints found" in found.message and "not yours" not in found.message
+
+
 def test_what_passes_says_when_to_come_back() -> None:
     found = caller_error(of_service(429, b'{"error": {"message": "slow down"}}', **{"retry-after": "6.2"}))
     assert (found.status, found.kind, found.code, found.final) == (429, "rate_limit_error", "rate_limit_error", False)
