@@ -340,3 +340,38 @@ def test_what_a_response_can_t_carry_is_refused_with_what_to_do(body: dict[str, 
     with pytest.raises(BadCall) as refused:
         responded(body)
     assert (refused.value.status, refused.value.param) == (400, field) and word in str(refused.value)
+
+
+def test_a_request_as_codex_writes_it_is_taken_whole() -> None:
+    def said(role: str, text: str, kind: str = "input_text", **more: Any) -> dict[str, Any]:
+        return {"type": "message", "role": role, "content": [{"type": kind, "text": text}], **more}
+
+    shell = {"type": "function", "name": "exec_command", "description": "Runs.", "strict": False,
+             "parameters": {"type": "object", "properties": {"cmd": {"type": "string"}}}}  # fmt: skip
+    given = [
+        said("developer", "<permissions>…</permissions>"),
+        said("user", "<environment_context>…</environment_context>"),
+        said("user", "Fix the test."),
+        {"type": "reasoning", "id": "rs_1", "summary": [], "content": None, "encrypted_content": None},
+        said("assistant", "I look.", "output_text", phase="commentary"),
+        {"type": "function_call", "id": "fc_1", "name": "exec_command", "arguments": '{"cmd":"ls"}', "call_id": "c1"},
+        {"type": "function_call_output", "call_id": "c1", "output": "a.py"},
+        {"type": "custom_tool_call", "id": "ctc_1", "status": "completed", "call_id": "c2", "name": "apply_patch",
+         "input": TEXT},
+        {"type": "custom_tool_call_output", "call_id": "c2", "output": "Success."},
+    ]  # fmt: skip
+    body = {
+        "model": "small", "instructions": "You are a coding agent.", "input": given,
+        "tools": [shell, PATCH, SPACE], "tool_choice": "auto", "parallel_tool_calls": False,
+        "reasoning": {"effort": "medium", "summary": "auto"}, "store": False, "stream": True,
+        "include": ["reasoning.encrypted_content"], "prompt_cache_key": "thread-1", "text": {"verbosity": "medium"},
+        "client_metadata": {"x-codex-installation-id": "1"},
+    }  # fmt: skip
+    found = responded(body)
+    roles = ["system", "system", "user", "user", "assistant", "tool", "assistant", "tool"]
+    assert [one["role"] for one in found["messages"]] == roles
+    assert found["messages"][4]["content"] == "I look." and len(found["messages"][4]["tool_calls"]) == 1
+    names = [one["function"]["name"] for one in found["tools"]]
+    assert names == ["exec_command", "apply_patch", "mcp__desk__exec", "mcp__desk__apply_patch"]
+    assert found["stream"] is True and found["parallel_tool_calls"] is False and found["tool_choice"] == "auto"
+    assert not {"store", "include", "client_metadata", "instructions"} & found.keys()
