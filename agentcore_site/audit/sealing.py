@@ -80,11 +80,11 @@ def seal(table: SealedTable) -> int:
     between = table.lines(f"JOIN gaps ON {key} >= lower(gap) AND {key} < upper(gap)")
     statement = f"""
         WITH last AS (SELECT digest, top FROM audit_seal WHERE kind = %(kind)s ORDER BY id DESC LIMIT 1),
-        bounds AS (SELECT coalesce((SELECT top FROM last), 0) AS top, coalesce((
-            SELECT top FROM audit_seal WHERE kind = %(kind)s AND sealed_at < now() - interval '{LATE}'
-            ORDER BY id DESC LIMIT 1), 0) AS floor),
-        late AS (SELECT range_agg(members) AS members FROM audit_seal, bounds WHERE kind = %(kind)s
-            AND audit_seal.top > floor),
+        early AS (SELECT id, top FROM audit_seal WHERE kind = %(kind)s AND sealed_at < now() - interval '{LATE}'
+            ORDER BY id DESC LIMIT 1),
+        bounds AS (SELECT coalesce((SELECT top FROM last), 0) AS top, coalesce((SELECT top FROM early), 0) AS floor),
+        late AS (SELECT range_agg(members) AS members FROM audit_seal WHERE kind = %(kind)s
+            AND id > coalesce((SELECT id FROM early), 0)),
         gaps AS (SELECT unnest(int8multirange(int8range(floor, top)) - coalesce(members, '{{}}')) AS gap
             FROM bounds, late),
         lines AS (({after}) UNION ALL ({between})),

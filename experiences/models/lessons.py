@@ -6,7 +6,9 @@ from typing import Final
 
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.indexes import HashIndex
 from django.db import models
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from agentcore_site.ids import uuid7
@@ -15,6 +17,8 @@ from agentcore_site.tenancy.models import Scoped, ScopedManager
 from experiences.models.agents import Agent
 
 ITERATION: Final = "iteration"
+# An effect that was not measured, in orders by effect: it comes last.
+KNOWN_EFFECT: Final = Coalesce("effect", models.Value(-1e9))
 
 
 class ExperienceStatus(models.TextChoices):
@@ -119,7 +123,15 @@ class Experience(Scoped):
     class Meta:
         ordering = ["-created_at", "handle"]
         constraints = [models.UniqueConstraint(fields=["agent", "handle"], name="one_handle_per_agent")]
-        indexes = [models.Index(fields=["agent", "status"]), models.Index(fields=["organization", "-created_at"])]
+        indexes = [
+            models.Index(fields=["agent", "status"]),
+            models.Index(fields=["organization", "-created_at"]),
+            models.Index(
+                models.F("organization"), KNOWN_EFFECT.desc(), models.F("id").desc(), name="lessons_by_effect"
+            ),
+            # A sentence may be longer than a B-tree takes.
+            HashIndex(fields=["summary"], name="lessons_by_sentence"),
+        ]
 
     def __str__(self) -> str:
         return self.summary[:80]

@@ -16,8 +16,10 @@ from agentcore_site.audit.sealing import seal, tables, verify
 from agentcore_site.audit.services import event_erase, record
 from agentcore_site.audit.tasks import seal_all
 from agentcore_site.tenancy.models import Organization
+from tests.performance.scale import copied
 from tests.support.erasures import erasure_of
 from tests.support.owner import as_owner
+from tests.support.plans import blocks_read
 from tests.support.workers import environment
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -123,6 +125,18 @@ def test_the_application_can_only_add_seals() -> None:
     for table in (Seal, ErasedWords):
         with pytest.raises(Exception, match="permission denied"):
             table.objects.all().delete()
+
+
+def test_sealing_reads_the_seals_of_the_last_hour_and_not_all() -> None:
+    lines(1)
+    seal(LOG)
+
+    def grown(numbers: tuple[int, int]) -> int:
+        copied(Seal, Seal.objects.earliest("pk").pk, numbers, id=None, sealed_at="now() - interval '2 hours'")
+        return blocks_read(lambda: seal(LOG), Seal)
+
+    few = grown((1, 200))
+    assert grown((201, 6_000)) <= 2 * few
 
 
 def test_many_who_write_and_seal_at_once_leave_no_line_out() -> None:

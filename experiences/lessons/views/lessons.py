@@ -56,8 +56,9 @@ from experiences.lessons.shapes import ExperienceOut
 from experiences.lessons.stamps import stamp_faults
 from experiences.models import Experience, ExperienceStatus
 from experiences.models.agent_lookup import agent_find, agents_visible
+from experiences.models.lessons import KNOWN_EFFECT
 
-LOWEST, HIGHEST = -1e9, 1e9
+HIGHEST: Final = 1e9
 CHIPS: Final = 8
 SORTS: Final = (
     Sort("effect", "most helpful first", "known_effect"),
@@ -85,7 +86,7 @@ def library(request: HttpRequest, actor: Actor) -> HttpResponse:
     scope = everything.filter(agent=agent) if agent is not None else everything.none() if ref else everything
     rows = ExperienceFilters.on_page(scope, {"status": status, "domain": domain}, actor=actor).select_related("agent")
     rows = matching(rows, query, "summary", "why", also=Q(handle=query)).annotate(
-        known_effect=Coalesce("effect", Value(LOWEST)), worst_effect=Coalesce("effect", Value(HIGHEST))
+        known_effect=KNOWN_EFFECT, worst_effect=Coalesce("effect", Value(HIGHEST))
     )
     [each] = query_params(request, "equal")
     rows = rows if each == "each" or is_table(request) else one_of_equals(rows)
