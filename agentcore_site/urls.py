@@ -104,6 +104,7 @@ console = [
     path("encryption/<uuid:organization_id>/stop/", encryption.stop, name="encryption_stop"),
     path("system/", system.system, name="system"),
     path("agents/", agents.agents, name="agents"),
+    path("columns/", saved.columns, name="columns"),
     path("views/save/", saved.save, name="view_save"),
     path("views/<uuid:view_id>/", saved.change, name="view_change"),
     path("views/<uuid:view_id>/remove/", saved.remove, name="view_remove"),

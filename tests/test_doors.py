@@ -87,7 +87,7 @@ UNSAFE = METHODS_OF_HTTP[1:]
 SECRETS = ("Zanzibar", "question 1:", "-iter2", "swahili-numbers", "olivia", "Acme")
 
 # Changes what is the person's own alone, whose organisation they belong to or not.
-OWN = {"notices/read/", "jobs/columns/", "get-started/hide/"}
+OWN = {"notices/read/", "columns/", "get-started/hide/"}
 # Make an agent or a dataset of the person's own organisation: tests/console/test_first_steps.py.
 OWN_ROW = {"agents/demo/", "datasets/sample/"}
 # What a POST to a console page needs; the others only show.

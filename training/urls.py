@@ -17,7 +17,6 @@ urlpatterns = [
     path("jobs/<uuid:job_id>/share/", jobs.share, name="share"),
     path("jobs/<uuid:job_id>/unshare/", jobs.unshare, name="unshare"),
     path("jobs/<uuid:job_id>/unshare/<uuid:link_id>/", jobs.unshare_one, name="unshare_one"),
-    path("jobs/columns/", notes.columns, name="columns"),
     path("jobs/<uuid:job_id>/note/", notes.note, name="note"),
     path("jobs/<uuid:job_id>/pin/", notes.pin, name="pin"),
     path("jobs/<uuid:job_id>/unpin/", notes.unpin, name="unpin"),

@@ -77,7 +77,7 @@ def bulk(
             act.service(actor, row)
             changed.append(str(row.pk))
         except DomainError as error:
-            refused.append(f"{str(row)[:80]}: {error.message}")
+            refused.append(f"{str(row)[:80].rstrip('.')}: {error.message}")
     if changed:
         was = f"1 {nouns[0]} was" if len(changed) == 1 else f"{len(changed)} {nouns[1]} were"
         context = {"said": f"{was} {act.done}.", "act": act, "pick": ",".join(changed), "next": back}

@@ -55,7 +55,7 @@ def test_lessons_are_pruned_at_once_and_the_refusal_is_said(console: Client, thr
     assert answer.redirect_chain[-1][0] == "/experiences/?status=active"
     shown = html(answer)
     assert "2 lessons were pruned." in shown
-    assert "When it is quarantined, count.: It is quarantined, so it can" in shown
+    assert "When it is quarantined, count: It is quarantined, so it can" in shown
     assert statuses(three) == ["pruned", "pruned", "quarantined"]
     assert AuditEvent.objects.filter(action="experience.pruned").count() == 2
 

@@ -41,7 +41,7 @@ def test_a_form_leads_back_to_pages_of_this_site_alone(
 ) -> None:
     [one] = jobs(operator, agent, ["one"])
     forms: list[tuple[str, dict[str, Any], str]] = [
-        ("/jobs/columns/", {"column": ["status"]}, "/jobs/"),
+        ("/columns/", {"list": "jobs", "column": ["status"]}, "/jobs/"),
         (f"/jobs/{one.pk}/pin/", {}, "/jobs/"),
         ("/jobs/chosen/", {"pick": [str(one.pk)], "act": "pause"}, "/jobs/"),
         (f"/checkpoints/{checkpoint_of_run(run).pk}/tags/", {"tags": "best"}, "/checkpoints/"),
@@ -213,13 +213,14 @@ def test_an_erasure_takes_the_words_out_of_notes_tags_and_comments(operator: Act
 def test_a_person_chooses_the_columns_of_the_list(console: Client, operator: Actor, agent: Agent) -> None:
     jobs(operator, agent, ["one"])
     assert 'data-label="Verdict"' in html(console.get("/jobs/"))
-    answer = console.post("/jobs/columns/", {"column": ["status", "started"], "next": "/jobs/?q=one"})
+    answer = console.post("/columns/", {"list": "jobs", "column": ["status", "started"], "next": "/jobs/?q=one"})
     assert answer["Location"] == "/jobs/?q=one"
     shown = html(console.get("/jobs/"))
     assert 'data-label="Status"' in shown and 'data-label="Started"' in shown
     assert 'data-label="Verdict"' not in shown and 'data-label="Cost"' not in shown and ">Cost</a>" not in shown
-    assert console.post("/jobs/columns/", {"column": "nonsense"}).status_code == 400
+    assert console.post("/columns/", {"list": "jobs", "column": "nonsense"}).status_code == 400
     # The few jobs on an agent's page are shown as ever.
     assert 'data-label="Verdict"' in html(console.get(f"/agents/{TrainingRun.objects.get().agent_id}/"))
+    assert console.post("/columns/", {"list": "nonsense", "column": "status"}).status_code == 400
     console.cookies["jobs_without"] = "nonsense.<b>"
     assert 'data-label="Verdict"' in html(console.get("/jobs/"))

@@ -40,12 +40,12 @@ def chrome() -> Iterator[Any]:
             del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
 
 
-def sign_in(page: Any, site: LiveSite, name: str) -> None:
+def sign_in(page: Any, site: LiveSite, name: str, home: str = "") -> None:
     page.goto(f"{site.url}/sign-in/")
     page.fill("[name=username]", name)
     page.fill("[name=password]", PASSWORD)
     page.click("text=Sign in")
-    page.wait_for_url(f"{site.url}/")
+    page.wait_for_url(f"{site.url}/{home}")
 
 
 def test_console_launches_follows_live_and_proves(live_site: LiveSite, olivia: Any, agent: Agent, chrome: Any) -> None:

@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from agentcore_site.audit.services import record
 from agentcore_site.console.bulk import BulkAct, bulk, chosen_rows
+from agentcore_site.console.columns import LISTS
 from agentcore_site.console.pages import Sort, allowed, listing, matching, page, post_page, query_params, sent
 from agentcore_site.lib.errors import DomainError, Invalid
 from agentcore_site.rest.row_files import row_answer
@@ -58,8 +59,8 @@ def datasets(request: HttpRequest, actor: Actor) -> HttpResponse:
     if not shown:
         rows = rows.filter(followed_by=None)
     found = listing(request, rows, SORTS, one="dataset", of=everything, columns=DatasetOut)
-    context = {"listing": found, "rows": found.rows, "choices": SHOWN[1:], "shown": shown}
-    return render(request, "training/datasets.html", context)
+    context = {"listing": found, "rows": found.rows, "shows": SHOWN[1:], "shown": shown}
+    return render(request, "training/datasets.html", context | LISTS["datasets"].context(request))
 
 
 BULK: Final = {

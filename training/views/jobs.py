@@ -13,6 +13,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 
+from agentcore_site.console.columns import LISTS
 from agentcore_site.console.pages import (
     Sort,
     allowed,
@@ -49,7 +50,6 @@ from budgets.job_chain import blocking
 from training.grading.selectors import errors_of_runs
 from training.models import Iteration, TrainingRun
 from training.presenters import panel
-from training.presenters.columns import column_choices
 from training.presenters.requests import again_call, watch_call
 from training.presenters.shapes import JobRow
 from training.presenters.summaries import success_sparks
@@ -85,7 +85,7 @@ def jobs(request: HttpRequest, actor: Actor) -> HttpResponse:
         rows = rows.filter(agent__slug=agent)
     if tag:
         rows = rows.filter(tags__contains=[tag])
-    pinned, choices = pinned_jobs(actor), column_choices(request)
+    pinned = pinned_jobs(actor)
     found = listing(
         request,
         rows.annotate(gain=Coalesce(Cast(F("verdict__improvement"), FloatField()), Value(-10.0))),
@@ -111,11 +111,10 @@ def jobs(request: HttpRequest, actor: Actor) -> HttpResponse:
             for run, rates in zip(found.rows, errors, strict=True)
         ],
         "tag": tag,
-        "choices": choices,
-        "without": {choice.key: not choice.shown for choice in choices},
         "statuses": STATUSES,
         "status": status,
         "agent": agent,
+        **LISTS["jobs"].context(request),
         **side_panel(request, "training/_panel.html", lambda key: panel.head(run_get(actor, key))),
     }
     return render(request, "training/jobs.html", context)

@@ -11,11 +11,8 @@ from django.shortcuts import redirect, resolve_url
 from django.urls import reverse
 
 from agentcore_site.console.address import own_address
-from agentcore_site.console.cookies import keep_in_browser
 from agentcore_site.console.pages import post_page
-from agentcore_site.lib.errors import Invalid
 from agentcore_site.tenancy.actors import Actor
-from training.presenters.columns import COOKIE, NAMES, as_cookie
 from training.selectors.runs import run_get
 from training.services.notes import comment_add, comment_edit, comment_remove, job_describe, job_pin, job_unpin
 
@@ -59,14 +56,6 @@ def pin(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
 def unpin(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
     job_unpin(actor, run_get(actor, job_id))
     return _back(request)
-
-
-@post_page
-def columns(request: HttpRequest, actor: Actor) -> HttpResponse:
-    """Stores in this browser the columns that the list of jobs shows."""
-    if not (shown := set(request.POST.getlist("column")) & NAMES.keys()):
-        raise Invalid("Choose one column at least.")
-    return keep_in_browser(request, _back(request), COOKIE, as_cookie(shown))
 
 
 def _back(request: HttpRequest) -> HttpResponse:

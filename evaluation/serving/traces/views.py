@@ -10,6 +10,7 @@ from django.db.models.functions import Coalesce
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 
+from agentcore_site.console.columns import LISTS
 from agentcore_site.console.pages import Sort, is_part, listing, page, post_page, query_params
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.lib.texts import uuid_of
@@ -54,6 +55,7 @@ def traces(request: HttpRequest, actor: Actor) -> HttpResponse:
         "statuses": TraceStatus.choices,
         "arms": ARMS,
         "opinions": OPINIONS,
+        **LISTS["traces"].context(request),
     }
     return render(request, "serving/traces.html", context)
 

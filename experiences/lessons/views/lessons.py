@@ -14,6 +14,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 
 from agentcore_site.console.bulk import BulkAct, bulk, chosen_rows
+from agentcore_site.console.columns import LISTS
 from agentcore_site.console.pages import (
     Sort,
     allowed,
@@ -114,6 +115,7 @@ def library(request: HttpRequest, actor: Actor) -> HttpResponse:
         "domains": list(
             scope.exclude(domain="").order_by("domain").values_list("domain", flat=True).distinct()[:CHIPS]
         ),
+        **LISTS["lessons"].context(request),
         **side_panel(request, "lessons/_lesson_panel.html", lambda key: lessons([experience_get(actor, key)])[0]),
     }
     return render(request, "lessons/library.html", context)
