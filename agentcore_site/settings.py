@@ -411,6 +411,7 @@ CELERY_BEAT_SCHEDULE = {
     "notices.deliver": {"task": "notices.deliver", "schedule": 2, "options": {"expires": 5}},
     "notices.digests": {"task": "notices.digests", "schedule": 300, "options": {"expires": 300}},
     "budgets.sweep": {"task": "budgets.sweep", "schedule": 30},
+    "budgets.days": {"task": "budgets.days", "schedule": timedelta(hours=1), "options": {"expires": 3600}},
     "evaluation.sweep": {"task": "evaluation.sweep", "schedule": 60},
     # New answers and feedback step their deployments themselves; what only time moves can wait two seconds.
     "serving.feedback": {"task": "serving.feedback", "schedule": 0.5, "options": {"expires": 5}},

@@ -16,6 +16,7 @@ from unfold.widgets import UnfoldAdminDecimalFieldWidget, UnfoldAdminSelectWidge
 
 from agentcore_site.identity.administration import (
     KeyedTableAdmin,
+    LongTableAdmin,
     ServiceAdmin,
     actor_at,
     list_page,
@@ -33,6 +34,7 @@ from budgets.models import (
     BudgetAlert,
     BudgetLimit,
     BudgetSettings,
+    LedgerDay,
     LedgerEntry,
     ModelPrice,
     Period,
@@ -406,4 +408,12 @@ list_page(
     " output_tokens source estimated job_id",
     BookAdmin,
     list_filter=["kind", "purpose", "source", "estimated"],
+)
+list_page(
+    LedgerDay,
+    "day group key purpose cost_micros calls input_tokens output_tokens cached_tokens estimated",
+    LongTableAdmin,
+    list_filter=["group", "purpose"],
+    search_fields=["=key"],
+    ordering=["-id"],
 )

@@ -242,6 +242,54 @@ class LedgerEntry(CallTags):
         return f"{self.id} {self.kind}"
 
 
+class DayGroup(models.TextChoices):
+    """The subject of a day's sums. ``BUDGET``: the organisation's budget that was charged."""
+
+    DAY = "day", "Day"
+    MODEL = "model", "Model"
+    AGENT = "agent", "Agent"
+    JOB = "job", "Job"
+    PURPOSE = "purpose", "Purpose"
+    BUDGET = "budget", "Budget"
+
+
+class LedgerDay(models.Model):
+    """Sums of an organisation's ledger over one day (UTC) that is over, by ``group`` and ``key``.
+
+    ``key``: the model or purpose, or the id of the agent, job or budget; empty where entries have none, and for a
+    day's own sums. Sums of agents are kept apart by ``purpose``. Written by ``budgets.ledger.days`` alone.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    organization_id = models.UUIDField()
+    day = models.DateField()
+    group = models.CharField(max_length=8, choices=DayGroup.choices)
+    key = models.CharField(max_length=200, blank=True)
+    purpose = models.CharField(max_length=20, blank=True)
+    cost_micros = models.BigIntegerField("cost", db_column="cost")
+    calls = models.BigIntegerField()
+    input_tokens = models.BigIntegerField()
+    output_tokens = models.BigIntegerField()
+    cached_tokens = models.BigIntegerField()
+    estimated = models.BigIntegerField(help_text="Calls whose tokens were estimated.")
+
+    objects = ScopedManager("organization_id")
+
+    class Meta:
+        ordering = ["-day", "id"]
+        verbose_name = "day of the ledger"
+        verbose_name_plural = "days of the ledger"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["organization_id", "group", "day", "key", "purpose"], name="one_sum_per_day_and_key"
+            )
+        ]
+        indexes = [models.Index(fields=["key", "day"], name="days_by_agent", condition=models.Q(group="agent"))]
+
+    def __str__(self) -> str:
+        return f"{self.group} {self.key} on {self.day}"
+
+
 class ModelPrice(models.Model):
     """A model's price from a day on, in micro-dollars per million tokens. Without an organisation it is for all."""
 

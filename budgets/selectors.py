@@ -18,12 +18,15 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
 from budgets.forecasting import Forecast, forecast
 from budgets.ledger.accounts import BudgetOwner, budgets_of, limit_standing_micros, month_of, owners
+from budgets.ledger.days import DAY, last_summed, midnight
 from budgets.ledger.reserving import NEARLY_ALL
 from budgets.models import (
     AlertKind,
     Budget,
     BudgetAlert,
     BudgetLimit,
+    DayGroup,
+    LedgerDay,
     LedgerEntry,
     ModelPrice,
     Scope,
@@ -208,7 +211,38 @@ def breakdown(
     rows = between(ledger_visible(actor), since, until)
     for name, value in (("organization_id", organization_id), ("agent_id", agent_id), ("job_id", job_id)):
         rows = rows.filter(**{name: value}) if value is not None else rows
-    return spending(rows, by)
+    summed = last_summed([organization_id]) if organization_id and agent_id is None and job_id is None else None
+    if summed is None:
+        return spending(rows, by)
+    days = LedgerDay.objects.visible_to(actor).filter(organization_id=organization_id)
+    added = _added([*_of_days(days, by, since, until), *spending(rows.filter(at__gte=midnight(summed + DAY)), by)])
+    if by == "day":
+        return sorted(added, key=lambda one: one.key)
+    return sorted(added, key=lambda one: (-one.cost_micros, one.key is None, one.key))
+
+
+def _of_days(rows: QuerySet[LedgerDay], by: str, since: date | None, until: date | None) -> list[Spending]:
+    """As ``spending``, in no order, of days that are over."""
+    if since is not None:
+        rows = rows.filter(day__gte=since)
+    if until is not None:
+        rows = rows.filter(day__lte=until)
+    key = "day" if by == "day" else "key"
+    grouped = rows.filter(group=by).order_by().values(key).annotate(**SUMS_OF_DAYS)
+    ids = by in ("job", "agent")
+    return [
+        _spending(row | {key: (uuid.UUID(row[key]) if row[key] else None) if ids else row[key]}, key) for row in grouped
+    ]
+
+
+def _added(parts: Iterable[Spending]) -> list[Spending]:
+    """One for each key; the parts of a key are added up."""
+    found: dict[Any, Spending] = {}
+    for part in parts:
+        before = found.get(part.key)
+        numbers = (getattr(part, name) + (getattr(before, name) if before else 0) for name in AMOUNTS)
+        found[part.key] = Spending(part.key, *numbers)
+    return [one for one in found.values() if one.calls or one.cost_micros]
 
 
 def spending(rows: QuerySet[LedgerEntry], by: str) -> list[Spending]:
@@ -281,42 +315,51 @@ SUMS: Final[dict[str, Any]] = {
     "cached": Sum("cached_tokens"),
     "guessed": Count("id", filter=CALL & Q(estimated=True)),
 }
+SUMS_OF_DAYS: Final[dict[str, Any]] = {
+    "cost_micros": Sum("cost_micros"),
+    "calls": Sum("calls"),
+    "inputs": Sum("input_tokens"),
+    "outputs": Sum("output_tokens"),
+    "cached": Sum("cached_tokens"),
+    "guessed": Sum("estimated"),
+}
+AMOUNTS: Final = ("cost_micros", "calls", "input_tokens", "output_tokens", "cached_tokens", "estimated")
 
 
 def _spending(row: dict[str, Any], key: str) -> Spending:
     return Spending(
         key=row[key],
         cost_micros=int(row["cost_micros"] or 0),
-        calls=row["calls"],
+        calls=int(row["calls"]),
         input_tokens=int(row["inputs"] or 0),
         output_tokens=int(row["outputs"] or 0),
         cached_tokens=int(row["cached"] or 0),
-        estimated=row["guessed"],
+        estimated=int(row["guessed"]),
     )
 
 
 def between(rows: QuerySet[LedgerEntry], since: date | None, until: date | None) -> QuerySet[LedgerEntry]:
     """The entries of these days (UTC), both included."""
     if since is not None:
-        rows = rows.filter(at__gte=_midnight(since))
+        rows = rows.filter(at__gte=midnight(since))
     if until is not None:
-        rows = rows.filter(at__lt=_midnight(until + timedelta(days=1)))
+        rows = rows.filter(at__lt=midnight(until + DAY))
     return rows
 
 
 def daily(budget: Budget, since: date, until: date) -> list[tuple[date, int]]:
     """(day, micro-dollars booked on it) for each day from ``since`` to ``until``, both included, also empty ones."""
-    column = {
-        Scope.ORGANIZATION: "organization_budget_id",
-        Scope.AGENT: "agent_budget_id",
-        Scope.JOB: "job_budget_id",
-    }[Scope(budget.scope)]
-    mine = LedgerEntry.objects.filter(organization_id=budget.organization_id, **{column: budget.id})
-    rows = between(mine, since, until).annotate(day=TruncDate("at", tzinfo=UTC)).values("day")
-    sums = {
-        row["day"]: int(row["cost"])
-        for row in rows.annotate(cost=Sum(F("spent_delta_micros") + F("debt_delta_micros")))
-    }
+    rows, sums = _entries(budget), {}
+    summed = last_summed([budget.organization_id]) if budget.scope == Scope.ORGANIZATION else None
+    if summed is not None:
+        over = LedgerDay.objects.filter(
+            organization_id=budget.organization_id, group=DayGroup.BUDGET, key=str(budget.id)
+        )
+        sums = dict(over.filter(day__gte=since, day__lte=until).values_list("day", "cost_micros"))
+        rows = rows.filter(at__gte=midnight(summed + DAY))
+    by_day = between(rows, since, until).order_by().annotate(day=TruncDate("at", tzinfo=UTC)).values("day")
+    for row in by_day.annotate(cost=Sum(F("spent_delta_micros") + F("debt_delta_micros"))):
+        sums[row["day"]] = int(row["cost"])
     days = (since + timedelta(days=n) for n in range((until - since).days + 1))
     return [(day, sums.get(day, 0)) for day in days]
 
@@ -343,12 +386,8 @@ def budget_forecast(budget: Budget, *, now: Callable[[], datetime] = lambda: dat
     # Days before the first call say nothing about the pace.
     while week and not week[0][1]:
         week = week[1:]
-    left = (_midnight(end) - moment) / timedelta(days=1)
+    left = (midnight(end) - moment) / timedelta(days=1)
     return forecast(spent_micros, [amount_micros for _, amount_micros in week], left)
-
-
-def _midnight(day: date) -> datetime:
-    return datetime(day.year, day.month, day.day, tzinfo=UTC)
 
 
 def entries_of(actor: Actor, budget: Budget) -> QuerySet[LedgerEntry]:
@@ -358,8 +397,13 @@ def entries_of(actor: Actor, budget: Budget) -> QuerySet[LedgerEntry]:
         Forbidden: the actor's role does not read the lines of the ledger.
     """
     require(actor, "data.view", budget.organization_id)
-    rows = ledger_visible(actor).filter(
+    return _entries(budget) & ledger_visible(actor)
+
+
+def _entries(budget: Budget) -> QuerySet[LedgerEntry]:
+    rows = LedgerEntry.objects.filter(
         organization_id=budget.organization_id, **{COLUMN[Scope(budget.scope)]: budget.id}
     )
-    # Said twice for a job: its index is by the job, not by the job's budget.
-    return rows.filter(job_id=budget.owner_id) if budget.scope == Scope.JOB else rows
+    # Said twice: the indexes are by the agent and by the job, not by their budgets.
+    owner = {Scope.AGENT: "agent_id", Scope.JOB: "job_id"}.get(Scope(budget.scope))
+    return rows.filter(**{owner: budget.owner_id}) if owner else rows

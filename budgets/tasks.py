@@ -1,4 +1,5 @@
-"""The sweep: holds whose lease ran out are charged, alerts are delivered, jobs with room again go on."""
+"""The sweep: holds whose lease ran out are charged, alerts are delivered, jobs with room again go on. And each hour,
+days of the ledger that are over are summed."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from celery import shared_task
 from budgets.alerts.delivery import alert_deliver, alerts_due
 from budgets.alerts.job_stops import jobs_resume
 from budgets.ledger import charge_expired
+from budgets.ledger.days import days_sum
 
 BATCH: Final = 1_000
 ALERTS: Final = 50  # at a time: each may wait for a slow server
@@ -22,3 +24,9 @@ def sweep() -> tuple[int, int]:
     while (batch := charge_expired(limit=BATCH)) == BATCH:
         charged += batch
     return charged + batch, sum(alert_deliver(alert) for alert in alerts_due()[:ALERTS])
+
+
+@shared_task(name="budgets.days")
+def days() -> int:
+    """Returns how many days were summed."""
+    return days_sum()

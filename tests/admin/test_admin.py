@@ -41,6 +41,7 @@ from agentcore_site.tenancy.models import (
 )
 from agentcore_site.tenancy.roles import Role
 from agentcore_site.tenancy.services import api_key_create
+from budgets.ledger.days import days_sum
 from evaluation.events.models import StoredSpan, WaitingSpan
 from evaluation.models import EvaluationResult, HeldOutUse
 from evaluation.services import evaluation_start
@@ -84,7 +85,8 @@ OF_THE_SITE = {SiteFact, HostProcess, TableSize, Seal, ErasedWords}
 READ_ONLY = {
     "auditevent", "apikey", "job", "jobevent", "sharelink", "dataset", "datasetrow", "trajectoryrecord", "grouprecord",
     "trainingrun", "iteration", "policycheckpoint", "evaluationrun", "evaluationresult", "heldoutuse",
-    "idempotencyrecord", "budgetlimit", "reservation", "ledgerentry", "budgetalert", "modelendpoint", "toolserver",
+    "idempotencyrecord", "budgetlimit", "reservation", "ledgerentry", "ledgerday", "budgetalert", "modelendpoint",
+    "toolserver",
     "erasure", "tokenfamily", "sitefact", "mail", "hostprocess", "tablesize", "trajectoryarchive", "archivedjob",
     "trajectoryexport", "exportpart", "annotation", "archiverule", "seal", "erasedwords", "auditstream",
     "siteevent", "webhookendpoint", "webhookdelivery", "webhookattempt", "notice", "noticepreferences",
@@ -176,6 +178,7 @@ def everything(operator: Actor, agent: Agent, adam: Any) -> TrainingRun:
     Passkey.objects.create(user=adam, name="laptop", credential_id="c", key=b"k")
     ProviderAccount.objects.create(user=adam, issuer="https://login.example.org", subject="s")
     Erasure.objects.create(organization=run.organization, digests=["d"], found={"rows": 1}, left={"rows": 0})
+    assert days_sum(timezone.now() + timezone.timedelta(days=2))
     return run
 
 

@@ -27,6 +27,7 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.roles import Role
 from budgets.ledger import Hold, reserve, settle
 from budgets.ledger.accounts import chain_open
+from budgets.ledger.days import days_sum
 from budgets.meter_port import Bill
 from budgets.models import LedgerEntry
 from budgets.pricing import Usage
@@ -73,6 +74,7 @@ def growth() -> list[Figure]:
     for jobs in SIZES:
         grown(run, before + 1, jobs)
         _others(run, before + 1, jobs)
+        days_sum()  # as beat does each hour
         settled()
         before = jobs
         found.append({"page": _pages(client, run), "task": _tasks(), "export": _export(run)})

@@ -68,7 +68,7 @@ OURS: Final = frozenset(
         "tenancy.Membership.role", "tenancy.ApiKey.scopes", "tenancy.Erasure.found", "tenancy.Erasure.left",
         "tenancy.Erasure.notes", "audit.AuditEvent.door", "audit.AuditEvent.action", "audit.AuditEvent.target_type",
         "jobs.Job.kind", "jobs.Job.requested", "jobs.JobEvent.type", "jobs.JobEvent.level",
-        "budgets.Reservation.purpose",
+        "budgets.Reservation.purpose", "budgets.LedgerDay.purpose",
         "budgets.LedgerEntry.purpose", "budgets.LedgerEntry.source", "experiences.Agent.environment",
         "experiences.TrajectoryRecord.purpose", "experiences.TrajectoryRecord.arm", "experiences.TrajectoryRecord.line",
         "experiences.ExperienceChange.action", "experiences.Question.stage", "experiences.PlaybookVersion.action",

@@ -25,6 +25,7 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.erasure import erasure_handlers, subject_erase
 from agentcore_site.tenancy.mails import mail_queue
 from agentcore_site.tenancy.models import ApiKey, BrowserSession, Invitation, Passkey, ProviderAccount, TokenFamily
+from budgets.ledger.days import days_sum
 from budgets.models import BudgetAlert, BudgetSettings
 from budgets.services import budget_set_limit
 from evaluation.events.models import ErasedMessage, ReceivedReward, ReceivedTrajectory, StoredSpan, WaitingSpan
@@ -71,7 +72,8 @@ ROWS = [{"query": f"What is {n} + 4?", "expected_outcome": {"answer": n + 4}, "m
 # What an erasure finds and may not change; the report says so.
 STAYING = {
     "accounts at the provider",
-    "audit log: who acted", "accounts", "the organisation's name", "ledger", "reservations", "limits that were set",
+    "audit log: who acted", "accounts", "the organisation's name", "ledger", "days of the ledger",
+    "reservations", "limits that were set",
     "history of lessons: who acted", "history of playbooks: who acted", "checkpoints that tell of it",
 }  # fmt: skip
 
@@ -157,6 +159,7 @@ def everything(operator: Actor, adam: Any, acme: Any, run: TrainingRun, server: 
     kind = ContentType.objects.get_for_model(Agent)
     LogEntry.objects.create(user=adam, content_type=kind, object_id="1", object_repr="agent", action_flag=CHANGE)
     roll_up()
+    assert days_sum(timezone.now() + timezone.timedelta(days=2))
     assert not Job.objects.exclude(status__in=ENDED).exists()
     return run
 

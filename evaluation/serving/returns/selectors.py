@@ -9,17 +9,18 @@ from datetime import UTC, date, datetime
 from typing import Any, Final
 from uuid import UUID
 
-from django.db.models import Count, F, Q, Sum
+from django.db.models import Count
 from django.db.models.functions import TruncMonth
 
 from agentcore_site.lib.money import MICROS
 from agentcore_site.lib.months import month_start
 from budgets.ledger.accounts import month_of
-from budgets.models import LedgerEntry
+from budgets.ledger.days import agents_paid
 from evaluation.serving.models import ArmName, Deployment, DeploymentState, ProductionTrace, Release
 from evaluation.serving.monitoring.guardrails import Monitor
 from evaluation.serving.releases.bundle_builder import known_of
 from evaluation.serving.returns.arithmetic import Amount, MonthReturn, ReleaseMonth, month_return
+from experiences.models import Agent
 
 MONTHS: Final = 12
 MOST_VALUE_USD: Final = 1_000_000
@@ -39,7 +40,7 @@ def returns_of(
     """By agent and month, the latest first; months without calls are left out. ``value_usd``: what one more right
     answer is worth. Checks no rights: the agents are the actor's.
 
-    Four queries for all agents, and one for each release of theirs that has a proof.
+    A handful of queries for all agents, and one for each release of theirs that has a proof.
     """
     ids, since = list(agent_ids), month_start(months_back(months)[-1])
     money = _money(ids, since)
@@ -63,16 +64,16 @@ def returns_of(
 
 def _money(ids: list[UUID], since: datetime) -> Mapping[UUID, dict[date, tuple[int, int]]]:
     """By agent and month, micro-dollars of (learning, answers to users)."""
-    paid = F("spent_delta_micros") + F("debt_delta_micros")
-    rows = LedgerEntry.objects.filter(agent_id__in=ids, at__gte=since).exclude(kind="reserve").order_by()
-    grouped = rows.annotate(month=TruncMonth("at", tzinfo=UTC)).values("agent_id", "month")
-    serving = Q(purpose=SERVING)
-    found: dict[UUID, dict[date, tuple[int, int]]] = defaultdict(dict)
-    for row in grouped.annotate(learning=Sum(paid, filter=~serving), serving=Sum(paid, filter=serving)):
-        learning_micros, serving_micros = int(row["learning"] or 0), int(row["serving"] or 0)
-        if learning_micros + serving_micros:
-            found[row["agent_id"]][row["month"].date()] = (learning_micros, serving_micros)
-    return found
+    organizations = Agent.objects.filter(pk__in=ids).values_list("organization_id", flat=True)
+    sums: dict[UUID, dict[date, tuple[int, int]]] = defaultdict(dict)
+    for agent_id, month, purpose, paid_micros in agents_paid(ids, organizations, since.date()):
+        learning_micros, serving_micros = sums[agent_id].get(month, (0, 0))
+        answers = purpose == SERVING
+        sums[agent_id][month] = (
+            learning_micros + (0 if answers else paid_micros),
+            serving_micros + (paid_micros if answers else 0),
+        )
+    return {agent_id: {month: both for month, both in months.items() if sum(both)} for agent_id, months in sums.items()}
 
 
 def _answered(ids: list[UUID], since: datetime) -> Mapping[UUID, dict[tuple[date, UUID], int]]:
