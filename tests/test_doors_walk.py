@@ -77,7 +77,7 @@ class Walk:
     def __init__(self, counts: Counts, role: str, person: Any, *, stranger: bool) -> None:
         self.counts, self.role, self.stranger, self.before = counts, role, stranger, snapshot()
         self.reads = rounds(role == Role.OPERATOR, True)
-        self.part = 2 if role == Role.OPERATOR else 3  # of the addresses, one in so many
+        self.part = 4 if role == Role.OPERATOR else 6  # of the addresses, one in so many
         membership = person.memberships.get()
         self.may = ROLE_MAY[membership.role] | (WITH_EXPORT if membership.can_export else frozenset())
         self.may |= {"site"} if person.is_staff else set()

@@ -44,7 +44,7 @@ def read(browser: Client, path: str) -> Page:
 
 def test_no_query_parameter_breaks_a_page_of_the_console(browser: Client) -> None:
     chance = random.Random(1)
-    for path in one_in(2, sorted(f"/{route}" for route in CONSOLE if not parameters(route))):
+    for path in one_in(4, sorted(f"/{route}" for route in CONSOLE if not parameters(route))):
         answer = browser.get(path)
         shown = answer.status_code == 200 and answer["Content-Type"].startswith("text/html")
         page = Page(path, answer.content.decode() if shown else "")
@@ -57,7 +57,7 @@ def test_no_value_breaks_a_form_of_the_admin(browser: Client) -> None:
     chance = random.Random(2)
     lists = sorted(link for link in read(browser, "/admin/").links if link.count("/") == 4 and not leaves(link))
     assert len(lists) >= 10
-    for path in one_in(2, lists):
+    for path in one_in(4, lists):
         page = read(browser, path)
         rows = sorted(link for link in page.links if link.endswith(("/add/", "/change/")) and link.startswith(path))
         for link in chance.sample(rows, min(EACH, len(rows))):

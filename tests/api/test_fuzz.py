@@ -103,11 +103,11 @@ def test_no_field_of_a_body_breaks_anything(path: str, api: Caller, run: Trainin
     if path == "evaluations":
         base = {"training_job_id": str(run.job_id)}
     for field in ADDRESSES[path]:
-        for value in some(NASTY, 6):
+        for value in some(NASTY, 3):
             if field == "agent" and path == "training-jobs" and value == run.agent.slug:
                 continue
             fine(api.post(path, body(base | {field: value})), path, field, value)
-    for whole in some(NASTY, 6):
+    for whole in some(NASTY, 3):
         fine(api.post(path, body(whole)), path, whole)
     for raw in (b"", b"{", b"\xff", b"nul", DEEP, b'{"a": ' + DEEP + b"}", b'{"a": NaN}', b'{"a": 1e999}'):
         fine(api.post(path, raw), path, raw)
@@ -133,7 +133,7 @@ def test_no_query_parameter_breaks_anything(path: str, api: Caller, run: Trainin
         "_",
     ]
     for name in [*LISTS[path], "cursor", "limit", "ordering", "unknown"]:
-        for value in some([*words, *numbers], 6):
+        for value in some([*words, *numbers], 3):
             response = api.get(path, **{name: value})
             if response.status_code == 200 and getattr(response, "streaming", False):
                 b"".join(response)
@@ -191,7 +191,7 @@ def test_no_parameter_of_a_method_breaks_anything(method: str, api: Caller, run:
     if "wait_seconds" in fields:
         base["wait_seconds"] = 0
     for name in fields:
-        for value in some(NASTY, 6):
+        for value in some(NASTY, 3):
             request = {"jsonrpc": "2.0", "method": method, "params": base | {name: value}, "id": 1}
             response = api.post("jsonrpc", body(request))
             assert response.status_code == 200, (method, name, value)

@@ -15,6 +15,7 @@ from tests.support.callers import Caller
 from tests.support.openapi import COMMITTED, described
 
 
+@pytest.mark.thorough(reason=".ci/run compares them by itself")
 def test_the_committed_description_is_the_codes(tmp_path: Any) -> None:
     """It also is valid OpenAPI 3, and nothing in it had to be guessed."""
     path = tmp_path / "openapi.yaml"

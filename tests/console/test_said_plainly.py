@@ -78,7 +78,7 @@ def test_each_filter_that_a_page_offers_is_known_to_that_page(
     adam: Any, signed_in: SignIn, values: dict[str, Any]
 ) -> None:
     client = signed_in(adam)
-    for address in one_in(2, LISTS):
+    for address in one_in(4, LISTS):
         offered = re.findall(r'<a class="chip" href="(\?[^"]+)"', html(client.get(address)))
         for one in offered:
             if "as=csv" not in one:

@@ -131,7 +131,10 @@ def test_a_restart_ends_with_the_site(folder: Path) -> None:
 # -- the web server's processes ---------------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=[(1, 2), (2, 0)], ids=["with a gateway", "without"])
+ONE_ROLE = pytest.mark.thorough(reason="the same site without a gateway of its own")
+
+
+@pytest.fixture(params=[pytest.param((1, 2), id="with a gateway"), pytest.param((2, 0), id="without", marks=ONE_ROLE)])
 def site(folder: Path, settings: Any, request: pytest.FixtureRequest) -> Iterator[Site]:
     web, gateway = request.param
     made = Site(folder, settings, web=web, gateway=gateway)

@@ -78,6 +78,9 @@ def test_a_finished_run_is_evaluated_on_held_out_queries(learned: TrainingRun) -
     assert {row["name"]: row["met"] for row in done_criteria(learned)}["Best checkpoint loads"]
     assert EvaluationResult.objects.filter(evaluation=evaluation, line="held_out").count() == 2 * 20
     assert TrajectoryRecord.objects.filter(job_id=evaluation.job_id, line="held_out").count() == 2 * 20 * 2
+    changed = changed_queries(evaluation, "held_out")
+    assert changed and abs(changed[0]["difference"]) >= abs(changed[-1]["difference"])
+    assert len(changed[0]["baseline_trajectories"]) == len(changed[0]["trained_trajectories"]) == 2
 
 
 def test_held_out_queries_were_never_trained_on(run: TrainingRun) -> None:
@@ -170,14 +173,6 @@ def test_given_queries_are_found_in_the_run_and_unknown_ones_refused(run: Traini
     assert run_to_end(given.job).status == Status.COMPLETED
 
 
-def test_changed_queries_lead_to_the_trajectories_of_both_arms(learned: TrainingRun) -> None:
-    evaluation = final(learned)
-    run_to_end(evaluation.job)
-    rows = changed_queries(evaluation, "held_out")
-    assert rows and abs(rows[0]["difference"]) >= abs(rows[-1]["difference"])
-    assert len(rows[0]["baseline_trajectories"]) == len(rows[0]["trained_trajectories"]) == 2
-
-
 def test_each_role_evaluates_or_is_refused(run: TrainingRun, dan: Any, stella: Any, charlie: Any) -> None:
     assert evaluation_start(Actor(dan), run=run, samples=1).job.status == Status.QUEUED
     with pytest.raises(Forbidden):
@@ -187,19 +182,19 @@ def test_each_role_evaluates_or_is_refused(run: TrainingRun, dan: Any, stella: A
     assert not evaluations_visible(charlie).exists()
 
 
-@pytest.fixture
-def uploaded(learned: TrainingRun, operator: Actor) -> PolicyCheckpoint:
+def upload(run: TrainingRun, operator: Actor) -> PolicyCheckpoint:
     """A checkpoint of one agent's job, uploaded to another agent that has had a job by other settings."""
-    twin = AgentFactory(organization=learned.organization, created_by=operator.user, slug="twin")
+    twin = AgentFactory(organization=run.organization, created_by=operator.user, slug="twin")
     made = run_start(operator, agent=twin, environment_options=SMALL_POOL, config=SMALL | {"optimizer": "sgd"})
     run_to_end(made.job)
-    data = checkpoint_load(checkpoint := best(learned))
+    data = checkpoint_load(checkpoint := best(run))
     return checkpoint_upload(operator, twin, data, sha256=checkpoint.sha256)
 
 
 def test_an_uploaded_checkpoint_is_evaluated_on_queries_of_its_agents_newest_job_and_released_with_the_proof(
-    learned: TrainingRun, uploaded: PolicyCheckpoint, operator: Actor
+    learned: TrainingRun, operator: Actor
 ) -> None:
+    uploaded = upload(learned, operator)
     before = release_make(operator, agent=uploaded.agent, checkpoint=uploaded)
     assert "was uploaded, and not evaluated here" in proof_of(before).text
     answer = Caller(operator.user).post("evaluations", {"checkpoint_id": str(uploaded.pk), "samples": 2})
@@ -217,11 +212,10 @@ def test_an_uploaded_checkpoint_is_evaluated_on_queries_of_its_agents_newest_job
     assert (evidence["job"], evidence["held_out"]["improvement"]) == (str(newest.pk), success["improvement"])
 
 
-def test_an_uploaded_checkpoint_that_does_not_fit_the_job_is_refused(
-    learned: TrainingRun, uploaded: PolicyCheckpoint, operator: Actor
-) -> None:
+def test_an_uploaded_checkpoint_that_does_not_fit_the_job_is_refused(run: TrainingRun, operator: Actor) -> None:
+    uploaded = upload(run, operator)
     with pytest.raises(Invalid, match="belongs to another run"):
-        evaluation_start(operator, run=learned, checkpoint=uploaded)
+        evaluation_start(operator, run=run, checkpoint=uploaded)
     newest, data = TrainingRun.objects.get(agent=uploaded.agent), checkpoint_load(uploaded)
     state = unpack(data)
     other = pack(state | {"policy/actions": [*state["policy/actions"][:-1], "fly"]})
@@ -234,9 +228,9 @@ def test_an_uploaded_checkpoint_that_does_not_fit_the_job_is_refused(
 
 
 def test_the_form_for_an_uploaded_checkpoint_says_whose_queries_the_checkpoint_answers(
-    uploaded: PolicyCheckpoint, operator: Actor, stella: Any
+    run: TrainingRun, operator: Actor, stella: Any
 ) -> None:
-    client = Client()
+    uploaded, client = upload(run, operator), Client()
     client.force_login(operator.user)
     listed = html(client.get(f"/checkpoints/?agent={uploaded.agent_id}"))
     where = f"/evaluations/start/?checkpoint={uploaded.pk}"

@@ -60,6 +60,7 @@ print(json.dumps(sorted(set(sys.modules) - shared)))
 """
 
 
+@pytest.mark.thorough(reason="a program of its own; it holds memory down")
 def test_children_load_nothing_that_their_worker_did_not_load_for_all() -> None:
     """Each would hold a copy of its own: slices of training and evaluation need 30 MB of modules."""
     done = subprocess.run([sys.executable, "-c", CHILD], cwd=env.ROOT, capture_output=True, text=True, check=True)

@@ -79,6 +79,7 @@ def other(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stack]:
         stack.stop()
 
 
+@pytest.mark.thorough(reason="each process of the tests begins so, from its second run on")
 @pytest.mark.skipif(not services.has_own_database(), reason="a server was given")
 def test_a_server_that_starts_from_the_snapshot_has_the_tables_of_the_migrations(
     transactional_db: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: Stack

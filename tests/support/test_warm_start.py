@@ -55,6 +55,7 @@ def said(path: Path) -> Any:
     return json.loads(eventually(lambda: path.exists() and path.read_text(), seconds=60, why="it says what it is"))
 
 
+@pytest.mark.thorough(reason="each test with a fleet begins processes so")
 def test_a_forked_process_is_one_like_any_other(forked: dict[str, Forked], tmp_path: Path) -> None:
     one = forked["stays"]
     result = said(tmp_path / "stays")
@@ -65,6 +66,7 @@ def test_a_forked_process_is_one_like_any_other(forked: dict[str, Forked], tmp_p
     assert (result["connected"], result["sockets"], result["threads"]) == ([], [], 1)
 
 
+@pytest.mark.thorough(reason="each test with a fleet ends processes so")
 def test_the_end_of_a_forked_process_is_received(forked: dict[str, Forked], tmp_path: Path) -> None:
     assert forked["ends"].wait(60) == forked["ends"].poll() == 7
     assert (tmp_path / "ends").read_text().endswith("the end\n")

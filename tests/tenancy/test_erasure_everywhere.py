@@ -194,7 +194,7 @@ def test_nothing_is_left_of_what_stood_in_every_column(
     everything: TrainingRun, adam: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     why = "Register these columns with an erasure: agentcore_site.tenancy.erasure.places"
-    assert not missed(adam, some(person.theirs(), 10)), why
+    assert not missed(adam, some(person.theirs(), 4)), why
     # And it would be noticed.
     monkeypatch.delitem(erasure_handlers._items, "tool servers")
     servers = [(model, field) for model, field in person.theirs() if model is ToolServer]

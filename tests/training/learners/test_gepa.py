@@ -129,8 +129,11 @@ def test_it_plays_no_more_rollouts_than_its_settings_say(finished: Finished) -> 
     assert short.reports[-1].gate is not None
 
 
+ALSO = pytest.mark.thorough(reason="the same at other moments")
+
+
 @pytest.mark.slow(reason="runs that die and go on")
-@pytest.mark.parametrize("dies_at", [5, 23, 31, 40, 41, 42, 60])
+@pytest.mark.parametrize("dies_at", [23, 41, *(pytest.param(at, marks=ALSO) for at in (5, 31, 40, 42, 60))])
 def test_a_run_that_dies_pays_for_nothing_twice_and_ends_as_one_that_was_left_alone(dies_at: int) -> None:
     ends = []
     for at in (0, dies_at):

@@ -118,6 +118,7 @@ def test_a_job_ends_with_a_gate_and_a_proof_as_other_jobs_do(operator: Actor, ag
     assert {"training", "reflection", "evaluation"} <= set(paid.values_list("purpose", flat=True))
 
 
+@pytest.mark.thorough(reason="tests/training/learners/test_gepa.py kills a run in its middle")
 @pytest.mark.slow(reason="two whole runs")
 def test_a_job_that_is_killed_and_sliced_pays_for_nothing_twice_and_ends_alike(
     operator: Actor,
@@ -165,6 +166,7 @@ def test_a_job_that_is_killed_and_sliced_pays_for_nothing_twice_and_ends_alike(
     ]
 
 
+@pytest.mark.thorough(reason="jobs of other algorithms are paused so in make test")
 def test_an_empty_budget_pauses_it_and_more_money_lets_it_go_on(
     operator: Actor,
     agent: Agent,  # noqa: F811

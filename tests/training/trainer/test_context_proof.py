@@ -44,6 +44,7 @@ def test_context_policy_makes_more_of_the_same_money_than_others_do(proofs: list
     assert fmean(proof.over[rival] for proof in met) > 0
 
 
+@pytest.mark.thorough(reason="whole runs; tests/training/policies/test_context.py has a run that proves nothing")
 def test_nothing_is_shipped_if_no_advice_has_any_effect() -> None:
     """At the gate's error of 2.5 %, two of eight would be a chance of 1 in 60."""
     shorter = {"n_iterations": 12}

@@ -17,8 +17,6 @@ from training.trainer import TrainerState, steps
 from training.trainer.loop import ALL_ITERATIONS
 from training.trainer.selection import EQUAL_REWARDS
 
-ALSO = pytest.mark.thorough(reason="the same in another world")
-
 CONFIG = {"n_iterations": 40, "batch_size": 8, "n_trajectories_per_query": 4, "eval_interval": 40}
 STOPS = groups_until_stop(320, 0.1)
 
@@ -71,8 +69,8 @@ def test_a_stopped_run_that_is_loaded_again_does_nothing_more() -> None:
     assert list(steps(replace(finished.setup), again)) == []
 
 
-@pytest.mark.slow(reason="whole runs in several worlds")
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=ALSO) for seed in (5, 11))])
+@pytest.mark.thorough(reason="whole runs in several worlds")
+@pytest.mark.parametrize("seed", [1, 5, 11])
 def test_runs_that_learn_are_never_stopped(seed: int) -> None:
     finished = run(SimulatedModel, seed)
     assert finished.state.stop_reason == ALL_ITERATIONS

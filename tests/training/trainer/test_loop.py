@@ -162,7 +162,7 @@ def test_the_same_seed_gives_the_same_run_to_the_bit_and_another_seed_another() 
     "options",
     [
         {},
-        {"preset": "flow_spec"},
+        pytest.param({"preset": "flow_spec"}, marks=ALSO),
         {"credit": "value", "optimizer": "sgd"},
         {"beta": 0.05, "dynamic_sampling": True},
         {"early_stopping": {"enabled": True, "patience": 1}},

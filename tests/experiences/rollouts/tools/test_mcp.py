@@ -53,7 +53,10 @@ async def gone(*pids: int) -> bool:
     return not any(alive(pid) for pid in pids)
 
 
-@pytest.fixture(params=["stdio", "http", "stateless", "legacy"])
+PROGRAM_EACH = pytest.mark.thorough(reason="the same with a program for each; tests below start programs too")
+
+
+@pytest.fixture(params=[pytest.param("stdio", marks=PROGRAM_EACH), "http", "stateless", "legacy"])
 async def toolset(request: pytest.FixtureRequest) -> AsyncIterator[Toolset]:
     if request.param == "stdio":
         async with allowing(local(name="test")) as mcp:
