@@ -164,8 +164,11 @@ def test_environment_can_check_its_options_before_there_are_rows() -> None:
         environments.get("dataset")({"scorer": "none"})
 
 
-def test_environment_makes_ten_thousand_rows_in_little_time() -> None:
-    rows = [{"query": f"question {i}", "expected_outcome": {"answer": f"answer {i}"}} for i in range(10_000)]
-    started = time.perf_counter()
-    dataset_environment(rows, {})
-    assert time.perf_counter() - started < 2.0
+def test_the_time_of_ten_thousand_rows_grows_as_their_number_does() -> None:
+    def processor(n: int) -> float:
+        rows = [{"query": f"question {i}", "expected_outcome": {"answer": f"answer {i}"}} for i in range(n)]
+        began = time.process_time()
+        dataset_environment(rows, {})
+        return time.process_time() - began
+
+    assert processor(10_000) < 30 * min(processor(1_000) for _ in range(3))  # 100 times, were it the square
