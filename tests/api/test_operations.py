@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -106,17 +105,17 @@ def test_nothing_is_asked_again_for_five_seconds(monkeypatch: pytest.MonkeyPatch
 def test_a_check_that_hangs_holds_up_neither_the_answer_nor_the_other_checks(
     olivia: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    released = threading.Event()
+    released, ended = threading.Event(), threading.Event()
 
     def hangs() -> health.HealthFinding:
         released.wait(20)
+        ended.set()
         return health.HealthFinding(health.OK, "late")
 
     monkeypatch.setitem(health.CHECKS, "storage", hangs)
     monkeypatch.setattr(health, "KEPT_SECONDS", 0.0)
-    began = time.monotonic()
     body = asked(person=olivia).json()
-    assert time.monotonic() - began < 2
+    assert not ended.is_set()
     assert body["dependencies"]["storage"]["detail"] == "does not answer" and body["status"] == "degraded"
     assert body["dependencies"]["database"]["status"] == "ok"
     released.set()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import pytest
 
@@ -40,7 +39,7 @@ async def test_the_cause_of_an_interruption_is_kept() -> None:
 @pytest.mark.parametrize("how", ["hangs", "raises"])
 async def test_a_reward_that_runs_out_of_time_halts_the_run_and_not_the_worker(how: str) -> None:
     """It hangs in a thread: the event loop goes on, and the rollouts beside it end at once."""
-    over = threading.Event()
+    over, waited = threading.Event(), list[bool]()
 
     class Late:
         timeout_seconds = 0.2
@@ -48,10 +47,9 @@ async def test_a_reward_that_runs_out_of_time_halts_the_run_and_not_the_worker(h
         def __call__(self, trajectory: Trajectory) -> Payment:
             if how == "raises":
                 raise TimeoutError("the scorer's service did not answer")
-            over.wait(20)
+            waited.append(over.wait(60))
             return Payment.at_the_end(trajectory, {"late": 1.0})
 
-    started = time.perf_counter()
     with pytest.raises(Halted, match="ran out of time") as halted:
         await collect(
             [(RolloutKey(0, n, 0), Scenario(n, "question")) for n in range(8)],
@@ -65,5 +63,5 @@ async def test_a_reward_that_runs_out_of_time_halts_the_run_and_not_the_worker(h
             kept={},
             keep=lambda _: None,
         )
+    assert halted.value.reason == "reward_timeout" and not waited
     over.set()
-    assert halted.value.reason == "reward_timeout" and time.perf_counter() - started < 3

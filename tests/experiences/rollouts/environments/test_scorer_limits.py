@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 import pytest
 
 from experiences.rollouts.environments.dataset import dataset_environment
 from experiences.rollouts.types import Outcome
+from tests.support.pace import millions
 
 
 def judged(expected: dict[str, Any], answer: str) -> Outcome:
@@ -33,10 +33,9 @@ def test_no_pattern_holds_up_a_worker(pattern: str, length: int, place: str) -> 
         "additionalProperties": {"json_schema": by_name},
     }[place]
     answer = text if place == "regex" else json.dumps(text if place == "pattern" else {text: 1})
-    began = time.process_time()
-    verdict = judged(expected, answer)
-    assert time.process_time() - began < 1.0
-    assert not verdict.success
+    verdicts: list[Any] = []
+    assert millions(lambda: verdicts.append(judged(expected, answer))) < 40
+    assert not verdicts[0].success
 
 
 def test_a_check_that_takes_too_long_says_so() -> None:
@@ -53,9 +52,9 @@ def test_a_check_that_takes_too_long_says_so() -> None:
     ],
 )
 def test_no_schema_holds_up_a_worker(schema: dict[str, Any], answer: str) -> None:
-    began = time.process_time()
-    assert not judged({"json_schema": schema}, answer).success
-    assert time.process_time() - began < 1.5
+    verdicts: list[Any] = []
+    assert millions(lambda: verdicts.append(judged({"json_schema": schema}, answer))) < 60
+    assert not verdicts[0].success
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from experiences.rollouts.tools.calculator import calculator
 from experiences.rollouts.tools.llm_tools import offered, offers
 from experiences.rollouts.tools.threads import ToolThreads
 from experiences.rollouts.tools.toolset import TextTool, Toolset, python_tools
+from tests.support.pace import millions
 
 
 @pytest.mark.parametrize(
@@ -97,12 +97,14 @@ def test_the_calculator_gives_a_reason_for_a_failure(text: str) -> None:
 @given(pieces=st.lists(st.sampled_from([*"0123456789.,+-*/%^() e×", "**", "sqrt(", "ln(", "exp(", "factorial("])))
 def test_the_calculator_never_fails_otherwise_and_never_takes_long(pieces: list[str]) -> None:
     text = "".join(pieces)
-    began = time.process_time()
-    try:
-        assert calculator(text)
-    except ToolError as error:
-        assert str(error)
-    assert time.process_time() - began < 0.5
+
+    def work() -> None:
+        try:
+            assert calculator(text)
+        except ToolError as error:
+            assert str(error)
+
+    assert millions(work) < 20
 
 
 @pytest.mark.parametrize(
@@ -147,10 +149,11 @@ class Hangs:
     description = "never comes back"
 
     def __init__(self, name: str = "hangs") -> None:
-        self.name, self.free = name, threading.Event()
+        self.name, self.free, self.ended = name, threading.Event(), False
 
     def run(self, text: str, last: str) -> ToolResult:
         self.free.wait(60)
+        self.ended = True
         return ToolResult(True, "at last")
 
 
@@ -189,10 +192,8 @@ def test_a_tool_that_hangs_does_not_keep_the_loop_from_closing() -> None:
         toolset = Toolset([TextTool(tool) for tool in hanging], timeout_s=0.1)
         return await asyncio.gather(*(toolset.call(tool.name, {"text": ""}) for tool in hanging))
 
-    began = time.perf_counter()
     found = asyncio.run(work())
-    assert time.perf_counter() - began < 2
-    assert not any(result.ok for result in found)
+    assert not any(result.ok for result in found) and not any(tool.ended for tool in hanging)
     for tool in hanging:
         tool.free.set()
 
