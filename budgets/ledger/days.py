@@ -13,7 +13,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
 
 from django.db import connection
-from django.db.models import DateField, F, Max, Sum
+from django.db.models import DateField, F, Sum
 from django.db.models.functions import TruncMonth
 
 from agentcore_site.tenancy.models import Organization
@@ -36,6 +36,20 @@ FROM budgets_ledgerentry e CROSS JOIN LATERAL (VALUES
 WHERE e.organization_id = %(organization)s AND e.at >= %(begin)s AND e.at < %(end)s AND e.kind <> 'reserve'
 GROUP BY e.organization_id, g.name, g.key, g.purpose
 ON CONFLICT DO NOTHING
+"""
+
+# The first entry after the sums, and the last day with sums: one look at an index for each organisation. The sums' end is
+# computed beside its day: row security keeps a condition that converts values out of the index.
+SUMMED: Final = """
+WITH summed AS MATERIALIZED (
+    SELECT organization.id, last.day, coalesce((last.day + 1)::timestamp AT TIME ZONE 'UTC', '-infinity') AS ended
+    FROM unnest(%(organizations)s::uuid[]) organization(id)
+    LEFT JOIN LATERAL (SELECT day FROM budgets_ledgerday WHERE organization_id = organization.id AND "group" = 'day'
+        ORDER BY day DESC LIMIT 1) last ON true
+)
+SELECT min(entry.at), max(summed.day)
+FROM summed LEFT JOIN LATERAL (SELECT at FROM budgets_ledgerentry
+    WHERE organization_id = summed.id AND kind <> 'reserve' AND at >= summed.ended ORDER BY at LIMIT 1) entry ON true
 """
 
 
@@ -62,12 +76,13 @@ def days_sum(now: datetime | None = None) -> int:
 
 
 def last_summed(organization_ids: Iterable[uuid.UUID]) -> date | None:
-    """The last day up to which the ledger of each of these organisations is summed; None: that of one is not at all.
-    Later days have no sums, or those of some of these organisations only."""
-    ids = set(organization_ids)
-    rows = LedgerDay.objects.filter(organization_id__in=ids, group=DayGroup.DAY).order_by()
-    found = dict(rows.values_list("organization_id").annotate(Max("day")))
-    return min(found.values()) if ids and len(found) == len(ids) else None
+    """The last day before the first entry of these organisations that no sum holds: an organisation without such an
+    entry holds no other up. Later days have no sums, or those of some of these organisations only. None: there are
+    neither sums nor entries."""
+    with connection.cursor() as cursor:
+        cursor.execute(SUMMED, {"organizations": list(set(organization_ids))})
+        first, last = cursor.fetchone()
+    return first.astimezone(UTC).date() - DAY if first else last
 
 
 def _organizations() -> list[uuid.UUID]:

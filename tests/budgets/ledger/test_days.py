@@ -13,11 +13,11 @@ from django.db import connection
 from agentcore_site.tenancy.actors import Actor
 from budgets.ledger import Hold, charge_expired, reserve, reserve_many, settle
 from budgets.ledger.accounts import Chain, chain_open, month_of
-from budgets.ledger.days import agents_paid, days_sum, midnight
+from budgets.ledger.days import agents_paid, days_sum, last_summed, midnight
 from budgets.models import Budget, LedgerDay, LedgerEntry
 from budgets.selectors import BY, between, breakdown, daily, ledger_visible, spending
 from tests.budgets.support import bill, expire, hold, limits_set
-from tests.factories import AgentFactory
+from tests.factories import AgentFactory, OrganizationFactory
 from tests.performance.scale import copied
 from tests.support.owner import as_owner
 from tests.support.plans import blocks_read
@@ -152,3 +152,23 @@ def test_reports_of_days_that_are_over_read_no_entries(chain: Chain, stella: Any
 
     few = grown((1, 200))
     assert grown((201, 6_000)) <= 2 * few
+
+
+def test_an_organisation_that_spends_nothing_keeps_no_report_of_others_from_their_days(chain: Chain) -> None:
+    """One has never spent, one not for years: sums of the third are read up to yesterday."""
+    never, long_ago = OrganizationFactory(), OrganizationFactory()
+    reserve(hold(chain_open(long_ago.pk), "old", 500))
+    settle("old", bill(300))
+    entries_spread()
+    reserve(hold(chain, "new", 500))
+    settle("new", bill(300))
+    every = [chain.organization_id, never.pk, long_ago.pk]
+    today = datetime.now(UTC).date()
+    assert last_summed([]) is None and last_summed([never.pk]) is None
+    old = LedgerEntry.objects.filter(organization_id=long_ago.pk, kind="settle").latest("at").at.astimezone(UTC).date()
+    assert last_summed(every) == old - timedelta(days=1)  # its day has no sums yet
+    days_sum()
+    assert last_summed([long_ago.pk]) == old
+    assert last_summed(every) == last_summed([chain.organization_id]) == today - timedelta(days=1)
+    days_sum(midnight(today) + timedelta(days=2))
+    assert last_summed(every) == today
