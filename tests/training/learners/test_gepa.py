@@ -13,13 +13,14 @@ from experiences.learning.lessons.library import Library
 from experiences.learning.lessons.operations import OperationRules
 from experiences.learning.lessons.reflection import Reflected, Rewritten
 from experiences.rollouts.structured_output import ModelAnswer
-from experiences.rollouts.types import RolloutKey, Trajectory
+from experiences.rollouts.types import RolloutKey, Scenario, Trajectory, TrajectoryGroup
 from tests.support.context_runs import Finished, learned, setup_of
 from tests.support.llm_server import ModelServer
 from tests.support.simulated_habits import Habits
 from tests.support.simulated_model import Body, SimulatedModel, simulated_server
 from tests.support.simulated_prompt import schema_of
 from tests.support.world import World
+from training.algorithm.gepa_search import Rewriting
 from training.learners import gepa, learner_of
 from training.learners.context import ContextLearner
 from training.policies.context import ContextPolicy, without_lessons
@@ -220,8 +221,9 @@ def test_what_says_the_same_or_has_no_room_is_left_out() -> None:
 
 def test_without_a_usable_answer_the_search_goes_on_with_its_next_queries() -> None:
     setup = setup_of("http://127.0.0.1:1", ROWS, CONFIG, seed=3)[0]
-    answer = gepa._answer(setup, "When a, b.", [], None, OperationRules(), 1)
-    assert answer["text"] == ""
+    for reflected in (None, Reflected(rewritten=None)):
+        answer = gepa._answer(setup, "When a, b.", [], reflected, OperationRules(), 24)
+        assert (answer["text"], answer["epoch"]) == ("", setup.config.context.epochs)
 
 
 def test_a_text_that_comes_back_keeps_its_name_and_one_that_goes_is_taken_out(finished: Finished) -> None:
@@ -232,12 +234,27 @@ def test_a_text_that_comes_back_keeps_its_name_and_one_that_goes_is_taken_out(fi
     mine: Any = state.policy
     assert gepa.context(setup, mine).text_for("") == state.policy.serves.text_for("")  # type: ignore[attr-defined]
     standing = gepa.standing(setup, mine)
-    gepa._take(setup, mine, replace(standing, best=f"{began[1].text}\nWhen new, look."))
+    mine.answers.append({"text": "When new, look.", "epoch": 2, "taught_by": ["a rollout"]})
+    found = replace(standing, best=f"{began[1].text}\nWhen new, look.\nWhen odd, look away.")
+    receipts = gepa._take(setup, mine, found)
+    new, odd = mine.library.lessons[2:]
+    assert (new.epoch, new.taught_by, odd.epoch, odd.taught_by) == (2, ("a rollout",), 1, ())
+    assert [(one.op, one.taken, one.handle, one.text) for one in receipts] == [
+        ("ADD", True, new.handle, new.text), ("ADD", True, odd.handle, odd.text)
+    ]  # fmt: skip
+    assert mine.kept == (began[1].handle, new.handle, odd.handle)
+    before = mine.library
+    assert gepa._take(setup, mine, found) == [] and mine.library is before
     assert [(one.text, one.status) for one in mine.library] == [
-        (began[0].text, "pruned"), (began[1].text, "active"), ("When new, look.", "proposed")
+        (began[0].text, "pruned"), (began[1].text, "active"), ("When new, look.", "proposed"),
+        ("When odd, look away.", "proposed"),
     ]  # fmt: skip
     gepa._take(setup, mine, replace(standing, best=began[0].text))
-    assert [one.status for one in mine.library] == ["proposed", "pruned", "pruned"]
+    assert [one.status for one in mine.library] == ["proposed", "pruned", "pruned", "pruned"]
+    assert mine.kept == (began[0].handle,)
+    mine.library = mine.library.moved([began[0].handle], "pruned")  # by a person, meanwhile
+    gepa._take(setup, mine, replace(standing, best=began[0].text))
+    assert mine.library.lessons[0].live
     assert mine.library.lessons[0].handle == began[0].handle
 
 
@@ -255,6 +272,25 @@ def test_rewards_below_a_success_count_in_part() -> None:
     scored: Callable[[Trajectory], float] = gepa._score
     assert [scored(one(r)) for r in (0.4, -1.0, 3.0, float("nan"))] == [0.4, 0.0, 0.99, 0.0]
     assert scored(one(-0.5, success=True)) == 1.0
+    single, pair = ([one(r) for r in rewards] for rewards in ((0.4,), (0.4, 0.2)))
+    groups = [TrajectoryGroup(Scenario(0, "q"), trajectories) for trajectories in (single, pair, [])]
+    assert gepa.scores(groups) == pytest.approx([0.4, 0.3, 0.0])
+
+
+def test_it_is_spent_where_the_next_evaluation_would_play_more_rollouts_than_the_settings_allow() -> None:
+    """With groups of two: 3 validation queries, and what was scored, count twice."""
+    config = CONFIG | {"n_trajectories_per_query": 2, "n_iterations": 1, "batch_size": 8}
+    setup = setup_of("http://127.0.0.1:1", ROWS, config, seed=3)[0]
+    policy: Any = setup.fresh_state().policy
+    most, asked = gepa.rollouts_of(setup.config, len(setup.train)), len(gepa.queries(setup, policy))
+    spent = []
+    while not gepa.is_spent(setup, policy):
+        policy.answers.append([0.5] * len(gepa.queries(setup, policy)))
+        asks = gepa.standing(setup, policy).asks
+        if isinstance(asks, Rewriting):
+            policy.answers.append({"text": f"When it is {len(policy.answers)}, look."})
+        spent.append(2 * sum(len(one) for one in policy.answers if isinstance(one, list)))
+    assert asked >= 1 and spent and max(spent) <= most < spent[-1] + 2 * len(gepa.queries(setup, policy))
 
 
 def test_reflection_that_is_not_there_leaves_the_text(finished: Finished) -> None:
