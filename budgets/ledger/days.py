@@ -38,8 +38,8 @@ GROUP BY e.organization_id, g.name, g.key, g.purpose
 ON CONFLICT DO NOTHING
 """
 
-# The first entry after the sums, and the last day with sums: one look at an index for each organisation. The sums' end is
-# computed beside its day: row security keeps a condition that converts values out of the index.
+# The first entry after the sums, and the last day with sums: one look at an index for each organisation. The end of the
+# sums is computed beside their day: row security keeps a condition that converts values out of the index.
 SUMMED: Final = """
 WITH summed AS MATERIALIZED (
     SELECT organization.id, last.day, coalesce((last.day + 1)::timestamp AT TIME ZONE 'UTC', '-infinity') AS ended
