@@ -66,6 +66,7 @@ ACTIONS: Final = {
     "events.published": "switched on the publishing of events",
     "events.unpublished": "switched off the publishing of events",
     "evolution.queued": "started an evolution of a playbook",
+    "evolution.skipped": "skipped an evolution that could change nothing",
     "experience.approved": "approved a lesson",
     "experience.edited": "edited a lesson",
     "experience.merged": "merged equal lessons",

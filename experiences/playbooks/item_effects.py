@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from django.db.models import CharField, Count, F, Func, Max, QuerySet
 
 from experiences.learning.playbooks.effects import ItemEffect, Outcomes
+from experiences.learning.playbooks.effects_by_words import Trial, expected_effects, words_of
+from experiences.learning.playbooks.guards import texts_in
+from experiences.learning.playbooks.items import PlaybookItem
 from experiences.learning.playbooks.leave_out import DECIMALS
-from experiences.models import ExecutionTrace, Playbook, PlaybookChange
+from experiences.models import ExecutionTrace, Playbook, PlaybookChange, PlaybookVersion
 
 MOST: Final = 50_000  # executions that are counted, the newest
+MOST_READ: Final = 2_000  # executions whose inputs are read, the newest
 
 Ended = Counter[tuple[int, bool]]
 """Executions by the playbook's version and by success."""
@@ -46,6 +52,35 @@ def effects_of(playbook: Playbook) -> dict[str, ItemEffect]:
             reporting=_outcomes(every_reporting, since).without(without).n,
             used=_outcomes(used.get(item), since).n,
         )
+    return found
+
+
+def judged_effects(playbook: Playbook, sections: Sequence[PlaybookItem]) -> dict[str, ItemEffect]:
+    """``effects_of``, with the estimate of each of these items by the words of the inputs. It reads at most 2,000
+    executions, so it is for decisions and not for lists."""
+    effects = effects_of(playbook)
+    if not any(effect.left_out.n for effect in effects.values()):
+        return effects
+    found = expected_effects(_trials(playbook, sections), {item.id: item.content for item in sections})
+    return {id: replace(effect, expected=found.get(id)) for id, effect in effects.items()}
+
+
+def _trials(playbook: Playbook, sections: Sequence[PlaybookItem]) -> list[Trial]:
+    """The newest executions whose context was drawn at the present rate. An item was offered in those since it has its
+    present text."""
+    rate = round(playbook.agent.leave_out_rate, DECIMALS)
+    drawn = ExecutionTrace.objects.filter(agent_id=playbook.agent_id, leave_out_rate=rate)
+    fields = drawn.values_list("context_version", "left_out", "inputs", "success")
+    rows = list(fields.order_by("-recorded_at")[:MOST_READ])
+    versions = PlaybookVersion.objects.filter(playbook=playbook, number__in={row[0] for row in rows})
+    had = {number: {one["id"] for one in stored} for number, stored in versions.values_list("number", "sections")}
+    since, found = _since(playbook), []
+    for version, left_out, inputs, success in rows:
+        offered = frozenset(
+            item.id for item in sections if item.id in had.get(version, ()) and since.get(item.id, 0) <= version
+        )
+        words = words_of(texts_in(inputs))
+        found.append(Trial(words, success, rate, offered, offered.difference(left_out or ())))
     return found
 
 

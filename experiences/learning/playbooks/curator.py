@@ -21,6 +21,7 @@ from experiences.learning.playbooks.guards import COPIED, category_fault, copied
 from experiences.learning.playbooks.items import PlaybookItem, section_of, size
 
 DELETED_ITEMS, DELETED_TEXT = 0.2, 0.3  # a batch that takes out a larger share is a rewrite
+WEAK: Final = 0.01  # of the share of successes: an item that adds less is expected to add less than a new one
 RAISED: Final = 0.1  # of what is missing to certainty, when an item is proposed again
 FULL: Final = "the playbook is full, and of all its items this one is the weakest"
 HARMFUL: Final = (
@@ -187,12 +188,7 @@ class _PlaybookBatch:
         return effect is not None and effect.harms
 
     def _strength(self, item: PlaybookItem) -> tuple[int, float]:
-        """The order of the weak: first those that were better left out, then those of which nothing certain is known,
-        by the trust that counts give them, and last those that surely help."""
-        effect = self._effect(item)
-        if effect is not None and (effect.helps or effect.difference < 0):
-            return (2 if effect.helps else 0, effect.difference)
-        return 1, item.trust
+        return strength(item, self._effect(item))
 
     def _forget(self, item: PlaybookItem, reason: str) -> None:
         """Takes an item out as if the batch had never touched it; one that came with the batch was never there."""
@@ -216,6 +212,15 @@ class _PlaybookBatch:
     def _drop(self, old: PlaybookItem, action: str, index: int | None) -> None:
         self.sections = [section for section in self.sections if section.id != old.id]
         self.changes.append(Change(old.id, action, old, None, index))
+
+
+def strength(item: PlaybookItem, effect: ItemEffect | None) -> tuple[int, float]:
+    """The order of the weak: first those that are measured to add hardly anything or to take away, then those that are
+    not measured yet, by the trust that counts give them, then those that add something, and last those that surely
+    help."""
+    if effect is None or not effect.known:
+        return 1, item.trust
+    return (3 if effect.helps else 0 if effect.estimate < WEAK else 2), effect.estimate
 
 
 def harm_of(effect: ItemEffect) -> str:

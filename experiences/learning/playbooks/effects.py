@@ -14,6 +14,7 @@ from typing import Final
 
 from agentcore_site.lib.statistics import wilson_interval
 from experiences.learning.playbooks.confidence_sequence import confidence_sequence
+from experiences.learning.playbooks.effects_by_words import Expected
 
 FEWEST: Final = 20  # executions with and without an item, below which nothing is decided by its effect
 
@@ -36,17 +37,24 @@ class Outcomes:
 @dataclass(frozen=True, slots=True)
 class ItemEffect:
     """Executions that had an item in their context and those that lacked it by chance. ``reporting`` counts, of the
-    former, those whose agent reported which items its answer used, and ``used`` those that used this one."""
+    former, those whose agent reported which items its answer used, and ``used`` those that used this one. ``expected``
+    is the estimate by words of the inputs, where they were read: it ranks items, and decides nothing by itself."""
 
     included: Outcomes
     left_out: Outcomes
     reporting: int = 0
     used: int = 0
+    expected: Expected | None = None
 
     @property
     def difference(self) -> float:
         """The item's effect on the share of successes, in [-1, 1]."""
         return self.included.share - self.left_out.share
+
+    @property
+    def estimate(self) -> float:
+        """The best estimate of the effect: by words of the inputs where these were read, else the difference."""
+        return self.difference if self.expected is None else self.expected.mean
 
     @property
     def interval(self) -> tuple[float, float]:

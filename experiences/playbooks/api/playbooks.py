@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from django_filters import rest_framework as filters
-from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_serializer
+from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_field, extend_schema_serializer
 from rest_framework import serializers
 from rest_framework.decorators import action
 from rest_framework.request import Request
@@ -26,7 +26,7 @@ from experiences.models import ContextDelta, DeltaState, DeltaType, Playbook
 from experiences.models.agent_lookup import agent_get
 from experiences.playbooks.item_effects import effects_of
 from experiences.playbooks.presenters.items import EvolutionsOut, PlaybookOut
-from experiences.playbooks.presenters.reviews import DeltaOut
+from experiences.playbooks.presenters.reviews import DeltaOut, ReplacedOut
 from experiences.playbooks.selectors import (
     WAITING,
     compiled_of,
@@ -41,7 +41,7 @@ from experiences.playbooks.selectors import (
 )
 from experiences.playbooks.services.adoption import playbook_adopt
 from experiences.playbooks.services.playbooks import playbook_create, playbook_delete, playbook_rollback
-from experiences.playbooks.services.reviews import delta_approve, delta_reject
+from experiences.playbooks.services.reviews import delta_approve, delta_reject, replaced_by
 
 HIGHEST = 2**31 - 1
 MOST_VERSIONS = 200
@@ -197,6 +197,25 @@ class ApproveIn(Strict):
         max_length=MAX_CONTENT, required=False, help_text="Another text; checked like any other."
     )
     category = serializers.ChoiceField(choices=CATEGORIES, required=False)
+    replaces = serializers.CharField(
+        max_length=16,
+        required=False,
+        allow_blank=True,
+        help_text="The item that `replaces` of the review names, empty for none: 409 if another one would make room."
+        " Without it the weakest by measured effect does.",
+    )
+
+
+class ReviewOut(DeltaOut):
+    replaces = serializers.SerializerMethodField(
+        help_text="The item that makes room for it in a full playbook: of a change that waits the one that its approval"
+        " would take out, of an approved one the one that it took out."
+    )
+
+    @extend_schema_field(ReplacedOut(allow_null=True))
+    def get_replaces(self, row: ContextDelta) -> Any:
+        found = replaced_by(row)
+        return None if found is None else ReplacedOut(found).data
 
 
 class RejectIn(Strict):
@@ -345,19 +364,23 @@ class ReviewViewSet(ScopedViewSet):
             rows = rows.filter(state__in=WAITING)
         return self.page(rows, DeltaOut)
 
-    @extend_schema(summary="One suggested change")
+    @extend_schema(summary="One suggested change", responses=ReviewOut)
     def retrieve(self, request: Request, pk: UUID) -> Response:
-        return self.answer(delta_get(self.actor, pk))
+        return self._answer(delta_get(self.actor, pk))
 
-    @extend_schema(summary="Approve a suggested change", request=ApproveIn, examples=[EDITED])
+    @extend_schema(summary="Approve a suggested change", request=ApproveIn, responses=ReviewOut, examples=[EDITED])
     @action(detail=True, methods=["post"])
     def approve(self, request: Request, pk: UUID) -> Response:
-        """As it is, or with another text. The approver vouches for it."""
+        """As it is, or with another text. The approver vouches for it. In a full playbook an item that is added takes
+        the place of the weakest (`replaces`)."""
         given, delta = parsed(ApproveIn, request.data), delta_get(self.actor, pk)
-        return self.once(request, lambda: self.answer(delta_approve(self.actor, delta, **given)))
+        return self.once(request, lambda: self._answer(delta_approve(self.actor, delta, **given)))
 
     @extend_schema(summary="Reject a suggested change", request=RejectIn)
     @action(detail=True, methods=["post"])
     def reject(self, request: Request, pk: UUID) -> Response:
         given, delta = parsed(RejectIn, request.data), delta_get(self.actor, pk)
         return self.once(request, lambda: self.answer(delta_reject(self.actor, delta, **given)))
+
+    def _answer(self, delta: ContextDelta) -> Response:
+        return Response(ReviewOut(delta, context={"actor": self.actor}).data)

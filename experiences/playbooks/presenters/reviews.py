@@ -116,3 +116,9 @@ class DeltaOut(serializers.Serializer[Any]):
     by = serializers.CharField()
     created_at = serializers.DateTimeField()
     reviewed_at = serializers.DateTimeField(allow_null=True)
+
+
+class ReplacedOut(serializers.Serializer[Any]):
+    id = serializers.CharField(source="item.id", help_text="The item's id.")
+    content = serializers.CharField(source="item.content")
+    reason = serializers.CharField(help_text="Why it is the weakest, with the figures that say so.")

@@ -11,11 +11,13 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
+from agentcore_site.audit.models import AuditEvent
 from agentcore_site.audit.services import record
 from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.models import Job
 from agentcore_site.lib.errors import Conflict, DomainError, Insufficient, TooMany, Unavailable
 from agentcore_site.lib.money_format import apart, money
+from agentcore_site.lib.row_scope import everything
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from budgets.selectors import budget_preflight
@@ -25,12 +27,13 @@ from experiences.agents.evolution_settings import evolution_settings
 from experiences.learning.lessons.guards import Runs
 from experiences.learning.playbooks.curator import curate
 from experiences.learning.playbooks.deltas import Curated, Delta, State
+from experiences.learning.playbooks.replacement import no_room
 from experiences.lessons.services.review_events import review_ask
 from experiences.models import Agent, ContextDelta, Evolution, Playbook
 from experiences.playbooks import metrics
 from experiences.playbooks.breaker import breaker_check
 from experiences.playbooks.evolution.costs import evolution_worst_case_micros
-from experiences.playbooks.item_effects import effects_of
+from experiences.playbooks.item_effects import effects_of, judged_effects
 from experiences.playbooks.priority import priority_check
 from experiences.playbooks.selectors import WAITING, agent_holder, evolution_left_micros, sections_of
 from experiences.playbooks.services.evolution_alerts import evolution_alerts, evolution_queue_alert
@@ -46,6 +49,16 @@ from experiences.playbooks.services.versions import (
 
 EVOLUTION: Final = "evolution"
 EVOLVED: Final = "evolved"
+SKIPPED: Final = "evolution.skipped"
+MOST_WAITING: Final = 20  # suggestions of one playbook that wait for a person
+
+
+class Idle(Conflict):
+    """An evolution could change nothing, so that no model is asked. ``cause`` is "full" or "waiting"."""
+
+    def __init__(self, cause: str, why: str) -> None:
+        super().__init__(f"An evolution would be paid for and could change nothing: {why}.")
+        self.cause = cause
 
 
 @transaction.atomic
@@ -57,6 +70,7 @@ def evolution_queue(actor: Actor | None, playbook: Playbook, *, trigger: str = "
         Unavailable: evolution is switched off or paused by its breaker, or the agent has no model to ask.
         TooMany: an evolution of this agent is under way, or a limit on active jobs is reached.
         Conflict: another job changes the agent, or the agent may not be recorded.
+        Idle: it could change nothing.
         Insufficient: this month's budget for evolution, or another of the chain, has too little left.
     """
     if actor is not None:
@@ -66,6 +80,7 @@ def evolution_queue(actor: Actor | None, playbook: Playbook, *, trigger: str = "
     recording_require([agent], EVOLVED)
     # Asked before the row is written: an insert would wait for a worker that is just ending the other job.
     _refuse_beside(agent)
+    idle_check(playbook)
     breaker_check(playbook)
     limit_micros = _affordable_micros(agent)
     evolution_queue_alert(agent)
@@ -111,11 +126,38 @@ def evolution_fault(playbook: Playbook) -> str:
         agent = Agent.objects.select_related("organization", "endpoint").get(id=playbook.agent_id)
         recording_require([agent], EVOLVED)
         _refuse_beside(agent)
+        idle_check(playbook)
         breaker_check(playbook)
         _affordable_micros(agent)
     except DomainError as error:
         return error.message
     return "" if playbook.traces else "No execution was recorded yet, so there is nothing to learn from."
+
+
+def idle_check(playbook: Playbook) -> None:
+    """Raises:
+    Idle: as many suggestions as there may be wait for a person, or no new item would have a place."""
+    waiting = playbook.deltas.filter(state__in=WAITING).count()
+    if waiting >= MOST_WAITING:
+        raise Idle("waiting", f"{waiting} suggestions wait for a person in the review queue. Decide on them first")
+    most = evolution_settings(playbook.agent).max_sections
+    if playbook.section_count >= most:
+        sections = sections_of(playbook)
+        if why := no_room(sections, judged_effects(playbook, sections), most):
+            raise Idle("full", why)
+
+
+def evolution_skip(playbook: Playbook, idle: Idle) -> None:
+    """Writes down that an evolution whose turn it was is not paid for. The audit log has one line for each cause since
+    the last evolution, since the turn comes every few executions."""
+    metrics.evolutions.labels(outcome="skipped").inc()
+    with everything():  # the caller is a service, which reads no audit log
+        lines = AuditEvent.objects.filter(target_id=str(playbook.pk), action=SKIPPED, after__cause=idle.cause)
+        if playbook.last_evolution_at is not None:
+            lines = lines.filter(at__gt=playbook.last_evolution_at)
+        known = lines.exists()
+    if not known:
+        record(None, SKIPPED, playbook, after={"cause": idle.cause, "why": idle.message})
 
 
 def _refuse_beside(agent: Agent) -> None:
@@ -188,8 +230,11 @@ def evolution_apply(
         VersionMoved: the playbook was changed meanwhile; nothing was written.
     """
     by = f"{EVOLUTION} {str(evolution.job_id)[-6:]}"
-    rules, effects = rules_of_evolution(playbook.agent, untrusted), effects_of(playbook)
-    curated = curate(sections_of(playbook), deltas, rules, names_of(playbook), effects)
+    rules, sections = rules_of_evolution(playbook.agent, untrusted), sections_of(playbook)
+    # Inputs are read only where an item has to make room.
+    full = len(sections) + len(deltas) > rules.max_sections
+    effects = judged_effects(playbook, sections) if full else effects_of(playbook)
+    curated = curate(sections, deltas, rules, names_of(playbook), effects)
     before = playbook.version
     # The playbook's row first: other writers wait here, holding nothing that we need.
     _count(playbook, curated, deltas)

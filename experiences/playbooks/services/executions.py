@@ -23,7 +23,7 @@ from experiences.learning.playbooks.leave_out import Draw, draw_of
 from experiences.models import Agent, ExecutionTrace, Playbook, PlaybookSection, PlaybookVersion
 from experiences.playbooks import metrics
 from experiences.playbooks.breaker import Slowed, breaker_notify
-from experiences.playbooks.services.evolutions import evolution_queue
+from experiences.playbooks.services.evolutions import Idle, evolution_queue, evolution_skip
 from experiences.privacy import redact, redact_value
 
 log = logging.getLogger(__name__)
@@ -208,7 +208,7 @@ def _trigger(playbook: Playbook) -> None:
             # The conditional update is the trigger: of all who recorded, one finds the count that high.
             turn = Playbook.objects.filter(id=playbook.id, pending__gte=frequency)
             if turn.update(pending=F("pending") % frequency):
-                evolution_queue(None, playbook, trigger="traces")
+                _queue(playbook)
     except Slowed as error:
         Playbook.objects.filter(id=playbook.id).update(last_error=error.message)
         breaker_notify(playbook, error)
@@ -216,3 +216,13 @@ def _trigger(playbook: Playbook) -> None:
         Playbook.objects.filter(id=playbook.id).update(last_error=error.message)
     except DomainError as error:
         log.info("no evolution of agent %s now: %s", playbook.agent_id, error.message)
+
+
+def _queue(playbook: Playbook) -> None:
+    """One that could change nothing has had its turn: the next one comes as many executions later."""
+    try:
+        with transaction.atomic():
+            evolution_queue(None, playbook, trigger="traces")
+    except Idle as idle:
+        evolution_skip(playbook, idle)
+        log.info("no evolution of agent %s: %s", playbook.agent_id, idle.message)

@@ -17,14 +17,17 @@ from agentcore_site.lib.row_checks import known_fields, save_row
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from experiences.agents.evolution_settings import evolution_settings
-from experiences.learning.playbooks.curator import curate
+from experiences.learning.playbooks.curator import NO_EFFECTS, curate
 from experiences.learning.playbooks.deltas import SETTLED, Change, Curated, Delta
+from experiences.learning.playbooks.effects import ItemEffect
 from experiences.learning.playbooks.history import changes_between, with_item
 from experiences.learning.playbooks.items import PlaybookItem, section_of
+from experiences.learning.playbooks.replacement import curate_replacing, weakest_of, weakness_of
 from experiences.learning.rendering import playbook_context
 from experiences.models import Agent, ContextDelta, ExecutionTrace, Experience, Playbook
 from experiences.models.append_only import empty_version_delete, playbook_rows_delete
 from experiences.playbooks.invalidation import announce_on_commit
+from experiences.playbooks.item_effects import judged_effects
 from experiences.playbooks.selectors import sections_of
 from experiences.playbooks.services.versions import (
     DEFAULT_CONFIDENCE,
@@ -203,8 +206,9 @@ def playbook_edit(
     return row
 
 
-def by_person(playbook: Playbook, delta: Delta) -> Curated:
-    """The playbook with one change that a person signs for.
+def by_person(playbook: Playbook, delta: Delta, *, replaces: bool = False) -> Curated:
+    """The playbook with one change that a person signs for. ``replaces``: in a full playbook an added item takes the
+    place of the weakest.
 
     Raises:
         Invalid: the text can't be an item, or there is no such target.
@@ -212,14 +216,26 @@ def by_person(playbook: Playbook, delta: Delta) -> Curated:
     """
     sections = sections_of(playbook)
     rules = rules_of_people(playbook.agent)
-    if delta.type == "add" and len(sections) >= rules.max_sections:
-        raise Conflict(f"The playbook has its {rules.max_sections} sections. Remove one first.")
-    curated = curate(sections, [delta], rules, names_of(playbook))
+    full = delta.type == "add" and len(sections) >= rules.max_sections
+    effects = judged_effects(playbook, sections) if full else NO_EFFECTS
+    if full and not replaces:
+        raise Conflict(_too_many(rules.max_sections, sections, effects))
+    curated = curate_replacing(sections, delta, rules, names_of(playbook), effects)
     verdict = curated.verdicts[0]
     if verdict.state not in SETTLED:
         message = f"This can't be applied: {verdict.reason}."
         raise Invalid(message, fields={"content" if delta.type != "remove" else "target": message})
+    if full and len(curated.sections) > len(sections):
+        raise Conflict(f"Each of the playbook's {len(sections)} items is measured to help. Remove one first.")
     return curated
+
+
+def _too_many(most: int, sections: Sequence[PlaybookItem], effects: Mapping[str, ItemEffect]) -> str:
+    """Names the item that adds least."""
+    message, weakest = f"The playbook has its {most} sections. Remove one first", weakest_of(sections, effects)
+    if weakest is None:
+        return f"{message}: each of them is measured to help."
+    return f"{message}, such as {weakest.id}: {weakness_of(weakest, effects.get(weakest.id))}."
 
 
 @transaction.atomic

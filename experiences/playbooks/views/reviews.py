@@ -26,7 +26,7 @@ from experiences.models.agent_lookup import agent_find, agents_visible
 from experiences.playbooks.forms import ReviewForm
 from experiences.playbooks.presenters.reviews import FILTERS, KINDS, DeltaOut, evidence, proposals
 from experiences.playbooks.selectors import delta_get, review_queue
-from experiences.playbooks.services.reviews import delta_approve, delta_reject
+from experiences.playbooks.services.reviews import delta_approve, delta_reject, replaced_by
 
 CHIPS: Final = 8
 SHOWN: Final = 10
@@ -74,19 +74,24 @@ def review(request: HttpRequest, actor: Actor, delta_id: Any) -> HttpResponse:
 
 @post_page
 def approve(request: HttpRequest, actor: Actor, delta_id: Any) -> HttpResponse:
-    """As it is, or with another text; what was typed stays in the form when it is refused."""
+    """As it is, or with another text; what was typed stays in the form when it is refused. The item that makes room is
+    the one that the page has told: the queue tells none."""
     delta = delta_get(actor, delta_id)
     require(actor, "playbook.edit", delta.organization_id)
     form = ReviewForm(request.POST) if "content" in request.POST else None
     if form is not None and not form.is_valid():
         return _review(request, actor, delta, form, status=400)
+    told = request.POST.get("replaces", "")
     try:
-        delta_approve(actor, delta, **(form.cleaned_data if form else {}))
+        delta_approve(actor, delta, **(form.cleaned_data if form else {}), replaces=told)
     except (Invalid, Conflict) as error:
         kept = form or ReviewForm.filled(delta)
         kept.refuse(error)
         return _review(request, actor, delta_get(actor, delta_id), kept, status=error.code)
-    messages.success(request, f"Approved: version {delta.version} of {delta.agent.name}'s playbook.")
+    made_room = (
+        f" {told} made room for it; a roll-back to version {(delta.version or 1) - 1} undoes it." if told else ""
+    )
+    messages.success(request, f"Approved: version {delta.version} of {delta.agent.name}'s playbook.{made_room}")
     return _back(request)
 
 
@@ -174,5 +179,8 @@ def _review(
         "form": (form or ReviewForm.of(delta, category)) if waits and delta.type != "remove" else None,
         "problem": form.non_field_errors() if form and (delta.type == "remove" or not waits) else [],
         "waits": waits,
+        "replaced": replaced_by(delta),
+        # The page of two versions previews the way back from the newest.
+        "undo": delta.version - 1 if delta.version and delta.version == delta.playbook.version else None,
     }
     return render(request, "playbooks/review.html", context, status=status)
