@@ -324,6 +324,7 @@ SPECTACULAR_SETTINGS = {
         "FeedbackSource": "evaluation.serving.models.FeedbackSource",
         "ReleaseSource": "evaluation.serving.models.ReleaseSource",
         "SkillStatus": "evaluation.serving.releases.skill_imports.STATUSES",
+        "DeltaOutStateEnum": "experiences.models.DeltaState",
         "EndpointFormat": "agentcore_site.notices.models.EndpointFormat",
         "DeploymentState": "evaluation.serving.models.DeploymentState",
         "TurnState": "evaluation.serving.models.TurnState",

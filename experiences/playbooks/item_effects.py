@@ -10,7 +10,7 @@ from typing import Final
 from django.db.models import CharField, Count, F, Func, Max, QuerySet
 
 from experiences.learning.playbooks.effects import ItemEffect, Outcomes
-from experiences.learning.playbooks.effects_by_words import Trial, expected_effects, words_of
+from experiences.learning.playbooks.effects_by_words import DrawnExecution, expected_effects, words_of
 from experiences.learning.playbooks.guards import texts_in
 from experiences.learning.playbooks.items import PlaybookItem
 from experiences.learning.playbooks.leave_out import DECIMALS
@@ -65,7 +65,7 @@ def judged_effects(playbook: Playbook, sections: Sequence[PlaybookItem]) -> dict
     return {id: replace(effect, expected=found.get(id)) for id, effect in effects.items()}
 
 
-def _trials(playbook: Playbook, sections: Sequence[PlaybookItem]) -> list[Trial]:
+def _trials(playbook: Playbook, sections: Sequence[PlaybookItem]) -> list[DrawnExecution]:
     """The newest executions whose context was drawn at the present rate. An item was offered in those since it has its
     present text."""
     rate = round(playbook.agent.leave_out_rate, DECIMALS)
@@ -80,7 +80,7 @@ def _trials(playbook: Playbook, sections: Sequence[PlaybookItem]) -> list[Trial]
             item.id for item in sections if item.id in had.get(version, ()) and since.get(item.id, 0) <= version
         )
         words = words_of(texts_in(inputs))
-        found.append(Trial(words, success, rate, offered, offered.difference(left_out or ())))
+        found.append(DrawnExecution(words, success, rate, offered, offered.difference(left_out or ())))
     return found
 
 

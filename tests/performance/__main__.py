@@ -1,7 +1,8 @@
 """``make bench``: runs every figure and prints the table.
 
 Arguments choose parts (science storage archive export search jobs crowd scale growth llm ace ledger paid privacy
-learning telemetry rewarders feedback gateway events bad_events flood otlp poison walls context),
+learning telemetry rewarders feedback gateway events bad_events flood otlp poison walls context
+playbooks),
 or one of a part: ``jobs.fairness``. Benches of their own: ``fuzz [requests]``, ``neighbour [door …]``, ``restarts
 [number]``, ``weights [speed] FOLDER [options]``, and with options ``worlds``, ``again``, ``same``, ``rivals``,
 ``canary``, ``gate``."""
@@ -77,6 +78,7 @@ def main() -> int:
         llm,
         otlp,
         paid,
+        playbooks,
         poison,
         privacy,
         rewarders,
@@ -105,6 +107,7 @@ def main() -> int:
         "bad_events": [events.poisoned],
         "flood": [floods.flooded],
         "ace": [ace.contexts, ace.evolutions],
+        "playbooks": [playbooks.lives],
         "ledger": [ledger.pairs, ledger.together, ledger.killed],
         "paid": [paid.random_kills],
         "privacy": [privacy.redaction],

@@ -1,4 +1,4 @@
-"""A playbook over its first executions in simulated worlds: success by hundreds, and whether effects tell items apart.
+"""A playbook over its first executions in simulated worlds: success by hundreds, and the order of items by effect.
 
 The product's own draws, effects, curator and rules of a full playbook, without a site: suggestions come from the world
 (half of them help, .15 do harm), and a person approves each one. ``python -m tests.performance.playbooks`` prints
@@ -22,7 +22,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy is loaded
 from experiences.learning.playbooks.curator import CuratorRules, curate
 from experiences.learning.playbooks.deltas import Delta
 from experiences.learning.playbooks.effects import ItemEffect, Outcomes
-from experiences.learning.playbooks.effects_by_words import Trial, expected_effects, words_of
+from experiences.learning.playbooks.effects_by_words import DrawnExecution, expected_effects, words_of
 from experiences.learning.playbooks.items import PlaybookItem
 from experiences.learning.playbooks.leave_out import draw
 from experiences.learning.playbooks.replacement import curate_replacing, no_room
@@ -55,7 +55,7 @@ class Life:
     skipped: int = 0
     sections: list[PlaybookItem] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)
-    trials: list[Trial] = field(default_factory=list)
+    trials: list[DrawnExecution] = field(default_factory=list)
     numbers: count[int] = field(default_factory=lambda: count(1))
 
     def live(self, queries: Sequence[str], fresh: Sequence[str]) -> None:
@@ -67,7 +67,7 @@ class Life:
             if (number + 1) % EVERY == 0:
                 self.evolve(queries[number + 1 - EVERY : number + 1])
         self.success.append(self.truth(fresh, self.advice(one.id for one in self.sections)))
-        self.order = self.told_apart()
+        self.order = self.ranked()
 
     def truth(self, queries: Sequence[str], advice: frozenset[Advice]) -> float:
         tokens = PROMPT + 20.0 * len(advice)
@@ -81,7 +81,7 @@ class Life:
         included = frozenset(offered) - set(draw(1, offered, self.rate, self.rng.random).left_out)
         chance = self.world.chance(self.world.find(query)[0], self.advice(included), PROMPT + 20.0 * len(included))
         ended = self.rng.random() < chance
-        self.trials.append(Trial(words_of([query]), ended, self.rate, frozenset(offered), included))
+        self.trials.append(DrawnExecution(words_of([query]), ended, self.rate, frozenset(offered), included))
 
     def evolve(self, queries: Sequence[str]) -> None:
         effects = self.effects([item.id for item in self.sections])
@@ -113,7 +113,7 @@ class Life:
         left = [trial.success for trial in mine if id not in trial.included]
         return ItemEffect(Outcomes(len(included), sum(included)), Outcomes(len(left), sum(left)))
 
-    def told_apart(self) -> float:
+    def ranked(self) -> float:
         effects = {id: one for id, one in self.effects(list(self.texts)).items() if one.known}
         roles: dict[str, list[float]] = {role: [] for role in ROLES}
         for id, effect in effects.items():

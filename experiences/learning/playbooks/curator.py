@@ -215,9 +215,9 @@ class _PlaybookBatch:
 
 
 def strength(item: PlaybookItem, effect: ItemEffect | None) -> tuple[int, float]:
-    """The order of the weak: first those that are measured to add hardly anything or to take away, then those that are
-    not measured yet, by the trust that counts give them, then those that add something, and last those that surely
-    help."""
+    """The order of the weak. First come items that are measured to add hardly anything or to take away, then those that
+    are not measured yet, by the trust that counts give them. Then follow those that add something, and last those
+    that surely help."""
     if effect is None or not effect.known:
         return 1, item.trust
     return (3 if effect.helps else 0 if effect.estimate < WEAK else 2), effect.estimate

@@ -34,7 +34,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class DrawnExecution:
     """One execution with a drawn context. ``offered`` are the items that the draw could leave out, each with
     probability ``rate``, and ``included`` those that it left in."""
 
@@ -57,7 +57,7 @@ def words_of(texts: Iterable[str]) -> frozenset[str]:
     return frozenset(_WORD.findall(" ".join(texts)[:LONGEST].casefold()))
 
 
-def expected_effects(trials: Sequence[Trial], items: Mapping[str, str]) -> dict[str, Expected]:
+def expected_effects(trials: Sequence[DrawnExecution], items: Mapping[str, str]) -> dict[str, Expected]:
     """Of each item, by its id; ``items`` has their texts. Empty without executions."""
     if not trials or not items:
         return {}
@@ -76,7 +76,7 @@ def expected_effects(trials: Sequence[Trial], items: Mapping[str, str]) -> dict[
 
 
 def _features(inputs: Sequence[frozenset[str]]) -> tuple[list[frozenset[str]], Floats]:
-    """The words that tell inputs apart, the most frequent first, and (n, F): 1 where an input has them. Words that
+    """The words that distinguish inputs, the most frequent first, and (n, F): 1 where an input has them. Words that
     always occur together are one feature."""
     places: dict[str, list[int]] = defaultdict(list)
     for at, words in enumerate(inputs):
@@ -88,13 +88,13 @@ def _features(inputs: Sequence[frozenset[str]]) -> tuple[list[frozenset[str]], F
             together[tuple(where)].add(word)
     kept = sorted(together.items(), key=lambda one: (-len(one[0]), one[0]))[:MOST_WORDS]
     found = np.zeros((len(inputs), len(kept)))
-    for at, (where, _) in enumerate(kept):
-        found[list(where), at] = 1.0
+    for at, (executions, _) in enumerate(kept):
+        found[list(executions), at] = 1.0
     return [frozenset(words) for _, words in kept], found
 
 
 def _residuals(found: Floats, outcome: Floats) -> Floats:
-    """What words of the input alone do not explain of each outcome, predicted from all other executions (ridge
+    """The part of each outcome that words of the input alone do not explain, predicted from all other executions (ridge
     regression, whose residuals without the execution itself are e / (1 - h))."""
     away = found - found.mean(axis=0)
     ridge = np.linalg.inv(away.T @ away + BASELINE * np.eye(found.shape[1]))
@@ -104,7 +104,7 @@ def _residuals(found: Floats, outcome: Floats) -> Floats:
     return left
 
 
-def _contrasts(trials: Sequence[Trial], items: Sequence[str]) -> Floats:
+def _contrasts(trials: Sequence[DrawnExecution], items: Sequence[str]) -> Floats:
     """(n, K): inclusion less its probability; 0 where an item was not offered, which says nothing of it."""
     return np.array(
         [

@@ -61,7 +61,7 @@ def delta_approve(
 ) -> ContextDelta:
     """Applies a waiting change, as it is or with a text of one's own, which is checked like any other. In a full
     playbook an item that is added takes the place of the weakest by measured effect. ``replaces``: the item that the
-    approver was told ("" for none); None leaves the choice to the measurement.
+    approver saw ("" for none); None leaves the choice to the measurement.
 
     The approver vouches for what was learned from untrusted text; a text that gives orders to its reader has to be
     edited first.
@@ -78,7 +78,7 @@ def delta_approve(
     wanted = _wanted(delta, text, category)
     curated = by_person(playbook, wanted, replaces=True)
     gone = _pruned(curated)
-    _check_told(gone, replaces)
+    _check_seen(gone, replaces)
     verdict, who = curated.verdicts[0], Actor.of(actor)
     version_write(playbook, curated.sections, curated.changes, VersionEntry("reviewed", who.name), {0: delta})
     Playbook.objects.filter(id=playbook.id).update(deltas_applied=F("deltas_applied") + 1)
@@ -114,12 +114,12 @@ def _pruned(curated: Curated) -> Change | None:
     return next((change for change in curated.changes if change.action == "pruned"), None)
 
 
-def _check_told(gone: Change | None, told: str | None) -> None:
+def _check_seen(gone: Change | None, seen: str | None) -> None:
     """Raises:
-    Conflict: the approver was told of another item that makes room."""
+    Conflict: the approver saw another item that makes room."""
     now = gone.section if gone is not None else ""
-    if told is not None and told != now:
-        message = MOVED.format(now=now or "no item", seen=told or "none")
+    if seen is not None and seen != now:
+        message = MOVED.format(now=now or "no item", seen=seen or "none")
         raise Conflict(message, fields={"replaces": message})
 
 

@@ -75,21 +75,21 @@ def review(request: HttpRequest, actor: Actor, delta_id: Any) -> HttpResponse:
 @post_page
 def approve(request: HttpRequest, actor: Actor, delta_id: Any) -> HttpResponse:
     """As it is, or with another text; what was typed stays in the form when it is refused. The item that makes room is
-    the one that the page has told: the queue tells none."""
+    the one that the review's page names: the queue names none."""
     delta = delta_get(actor, delta_id)
     require(actor, "playbook.edit", delta.organization_id)
     form = ReviewForm(request.POST) if "content" in request.POST else None
     if form is not None and not form.is_valid():
         return _review(request, actor, delta, form, status=400)
-    told = request.POST.get("replaces", "")
+    seen = request.POST.get("replaces", "")
     try:
-        delta_approve(actor, delta, **(form.cleaned_data if form else {}), replaces=told)
+        delta_approve(actor, delta, **(form.cleaned_data if form else {}), replaces=seen)
     except (Invalid, Conflict) as error:
         kept = form or ReviewForm.filled(delta)
         kept.refuse(error)
         return _review(request, actor, delta_get(actor, delta_id), kept, status=error.code)
     made_room = (
-        f" {told} made room for it; a roll-back to version {(delta.version or 1) - 1} undoes it." if told else ""
+        f" {seen} made room for it; a roll-back to version {(delta.version or 1) - 1} undoes it." if seen else ""
     )
     messages.success(request, f"Approved: version {delta.version} of {delta.agent.name}'s playbook.{made_room}")
     return _back(request)

@@ -68,8 +68,8 @@ def api(olivia: Any) -> Caller:
 
 def test_an_approval_takes_out_the_weakest_and_can_be_undone(operator: Actor, playbook: Playbook) -> None:
     delta = delta_waiting(playbook)
-    told = replaced_by(delta)
-    assert told is not None and told.item.id == "s1" and "points of success" in told.reason
+    seen = replaced_by(delta)
+    assert seen is not None and seen.item.id == "s1" and "points of success" in seen.reason
     delta_approve(operator, delta, replaces="s1")
     playbook.refresh_from_db()
     assert (delta.state, delta.section) == ("applied", "s5")
@@ -84,11 +84,11 @@ def test_an_approval_takes_out_the_weakest_and_can_be_undone(operator: Actor, pl
     assert [one.id for one in sections_of(playbook)] == ["s1", "s2", "s3", "s4"]
 
 
-def test_an_approver_who_was_told_of_another_item_is_asked_again(operator: Actor, playbook: Playbook) -> None:
+def test_an_approver_who_saw_another_item_is_asked_again(operator: Actor, playbook: Playbook) -> None:
     delta = delta_waiting(playbook)
-    for told in ("s2", ""):
+    for seen in ("s2", ""):
         with pytest.raises(Conflict, match="take out s1 now, and not"):
-            delta_approve(operator, delta, replaces=told)
+            delta_approve(operator, delta, replaces=seen)
     assert ContextDelta.objects.get(pk=delta.pk).state == "review"
     delta_approve(operator, delta)  # a service leaves the choice to the measurement
     assert [one.id for one in sections_of(Playbook.objects.get())] == ["s2", "s3", "s4", "s5"]

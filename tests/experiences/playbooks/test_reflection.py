@@ -150,7 +150,7 @@ def test_the_agents_reflector_refines_its_insights_until_a_round_changes_nothing
     one, two, three = body["rounds"]
     assert [part["insights"][0]["insight"] for part in (one, two)] == [FIRST["insight"], SECOND["insight"]]
     assert one["model"] == "strong" and one["cost_usd"] > 0 and three["current"] and not one["current"]
-    assert body["changes"] == [api.get(f"reviews/{delta.pk}").json()]
+    assert [one | {"replaces": None} for one in body["changes"]] == [api.get(f"reviews/{delta.pk}").json()]
     assert two["insights"][0]["executions"] == [2, 3] and len(body["executions"]) == 4
     assert delta.taught_by == [UUID(body["executions"][1])]
     assert Caller(charlie).get(f"evolutions/{job.id}").status_code == 404

@@ -1,4 +1,4 @@
-"""Which item of a full playbook makes room, and when a new one has no place. No database."""
+"""The item of a full playbook that makes room, and when a new one has no place. No database."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from experiences.learning.playbooks.curator import CuratorRules, curate
 from experiences.learning.playbooks.deltas import Delta, State
 from experiences.learning.playbooks.effects import ItemEffect, Outcomes
-from experiences.learning.playbooks.effects_by_words import Expected, Trial, expected_effects, words_of
+from experiences.learning.playbooks.effects_by_words import DrawnExecution, Expected, expected_effects, words_of
 from experiences.learning.playbooks.items import PlaybookItem
 from experiences.learning.playbooks.replacement import curate_replacing, no_room, weakest_of
 from tests.support.playbooks import TEXTS
@@ -95,7 +95,7 @@ def test_effects_of_items_for_one_kind_of_input_are_found_by_its_word() -> None:
         included = frozenset(item for item in items if rng.random() >= 0.1)
         effect = sum(adds[item] for item in included if f" {kinds[n % 4]} " in items[item])
         words = words_of([f"A {kinds[n % 4]} question, number {n % 7}"])
-        trials.append(Trial(words, rng.random() < 0.5 + effect, 0.1, frozenset(items), included))
+        trials.append(DrawnExecution(words, rng.random() < 0.5 + effect, 0.1, frozenset(items), included))
     found = expected_effects(trials, items)
     good, bad = [found[f"s{n}"].mean for n in range(3)], [found[f"s{n}"].mean for n in range(3, 6)]
     assert min(good) > max(bad) and all(one.deviation > 0 for one in found.values())
@@ -107,8 +107,8 @@ def test_without_executions_or_words_that_differ_one_effect_or_none_is_left() ->
     assert expected_effects([], {"s1": "x"}) == {}
     offered = frozenset({"s1"})
     with_it, without = (
-        Trial(frozenset(), True, 0.5, offered, offered),
-        Trial(frozenset(), False, 0.5, offered, frozenset()),
+        DrawnExecution(frozenset(), True, 0.5, offered, offered),
+        DrawnExecution(frozenset(), False, 0.5, offered, frozenset()),
     )
     assert expected_effects([with_it, without] * 40, {"s1": "Do it."})["s1"].mean > 0.5
 
