@@ -161,6 +161,8 @@ CONSOLE_WRITES = {
     "traces/<uuid:production_trace_id>/feedback/": "feedback.give",
     "playground/": "gateway.call",
     "playground/answer/": "gateway.call",
+    "playground/rows/": "data.view",
+    "playground/cell/": "data.view",
     "playground/row/": "dataset.edit",
     "playground/lesson/": "agent.edit",
     "playground/prompt/": "agent.edit",

@@ -6,6 +6,7 @@ from evaluation.serving import views
 from evaluation.serving.deployments import views as deployments
 from evaluation.serving.keys import views as keys
 from evaluation.serving.loop import views as loops
+from evaluation.serving.playground import row_views as playground_rows
 from evaluation.serving.playground import views as playground
 from evaluation.serving.releases import views as skills
 from evaluation.serving.returns import views as returns
@@ -41,6 +42,8 @@ urlpatterns = [
     path("loop-turns/<uuid:turn_id>/rows/", loops.decide, name="loop_rows"),
     path("playground/", playground.playground, name="playground"),
     path("playground/answer/", playground.answer, name="playground_answer"),
+    path("playground/rows/", playground_rows.rows, name="playground_rows"),
+    path("playground/cell/", playground_rows.cell, name="playground_cell"),
     path("playground/row/", playground.keep_row, name="playground_row"),
     path("playground/lesson/", playground.keep_lesson, name="playground_lesson"),
     path("playground/prompt/", playground.keep_prompt, name="playground_prompt"),

@@ -86,12 +86,12 @@ class EndpointCalls:
         what it spent before. Raises CallRefused."""
         consumer = call.consumer
         if call.most_micros is not None:
-            if (wanted_micros := spent_micros + _worst_micros(call, request)) > call.most_micros:
+            if (wanted_micros := spent_micros + call_worst_micros(call, request)) > call.most_micros:
                 raise limit_refusal(wanted_micros, call.most_micros)
             return
         if consumer.key_id is None or consumer.monthly_micros is None or call.arm == ArmName.SHADOW:
             return
-        worst_micros = _worst_micros(call, request)
+        worst_micros = call_worst_micros(call, request)
         room_micros, read_at = consumer.monthly_micros - consumer.spent_micros, consumer.read_at
         if spent_micros >= room_micros:
             raise spent_refusal(consumer.monthly_micros)
@@ -104,7 +104,7 @@ class EndpointCalls:
             raise spent_refusal(consumer.monthly_micros, under_way=True)
 
 
-def _worst_micros(call: GatewayCall, request: ModelRequest) -> int:
+def call_worst_micros(call: GatewayCall, request: ModelRequest) -> int:
     """The highest cost of a request at any of the call's endpoints, in micro-dollars."""
     assert call.model.prices is not None
     worst_micros = 0

@@ -1,8 +1,8 @@
-"""Candidates of the playground: agents as they are now, releases, and models of endpoints."""
+"""Candidates of the playground: agents as they are now, releases, checkpoints, and models of endpoints."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import UUID
@@ -12,14 +12,18 @@ from agentcore_site.tenancy.actors import Actor
 from budgets.metering.price_book import DatabasePriceBook
 from evaluation.serving.gateway.served_models import ServedModel, ServedRelease, endpoint_served, served_bundle
 from evaluation.serving.models import AgentServing
-from evaluation.serving.releases.bundle_builder import bundle_of_agent
+from evaluation.serving.releases.bundle import Bundle
+from evaluation.serving.releases.bundle_builder import bundle_of_agent, bundle_of_checkpoint
 from evaluation.serving.releases.selectors import bundle_of, release_get, releases_visible
 from experiences.agents.selectors import endpoint_get, endpoints_visible
 from experiences.models import Agent, AgentRuntime
 from experiences.models.agent_lookup import OFFERED, agent_get, agents_visible
+from training.selectors.runs import checkpoints_visible
+from training.services.checkpoints import checkpoint_of
 
 AGENT: Final = "agent"
 RELEASE: Final = "release"
+CHECKPOINT: Final = "checkpoint"
 MODEL: Final = "model"
 Choices = list[tuple[str, list[tuple[str, str]]]]
 
@@ -39,11 +43,17 @@ class Candidates:
 
     agents: Sequence[tuple[str, str]]
     releases: Sequence[tuple[str, str]]
+    checkpoints: Sequence[tuple[str, str]]
     models: Sequence[tuple[str, str]]
 
     @property
     def choices(self) -> Choices:
-        groups = (("Agents, as they are now", self.agents), ("Releases", self.releases), ("Models", self.models))
+        groups = (
+            ("Agents, as they are now", self.agents),
+            ("Releases", self.releases),
+            ("Checkpoints", self.checkpoints),
+            ("Models", self.models),
+        )
         return [(name, list(rows)) for name, rows in groups if rows]
 
     @property
@@ -52,7 +62,7 @@ class Candidates:
 
 
 def candidates_offered(actor: Actor) -> Candidates:
-    """The first agents and models by name, and the newest releases.
+    """The first agents and models by name, and the newest releases and checkpoints.
 
     Raises:
         Forbidden: the actor's role does not work with endpoints.
@@ -60,10 +70,13 @@ def candidates_offered(actor: Actor) -> Candidates:
     agents = agents_visible(actor).filter(runtime=AgentRuntime.LLM).select_related(None).only("id", "name")
     releases = releases_visible(actor).filter(agent__archived_at=None).exclude(agent__runtime=AgentRuntime.HTTP)
     named = releases.order_by("-created_at").values_list("id", "agent__name", "number")[:OFFERED]
+    trained = checkpoints_visible(actor).filter(agent__archived_at=None).exclude(agent__runtime=AgentRuntime.HTTP)
+    newest = trained.order_by("-created_at").only("id", "run_id", "iteration", "agent__name")[:OFFERED]
     models = endpoints_visible(actor).exclude(model="").order_by("name", "id").values_list("id", "name", "model")
     return Candidates(
         [(f"{AGENT}:{one.pk}", one.name) for one in agents.order_by("name", "id")[:OFFERED]],
         [(f"{RELEASE}:{pk}", f"{name}, release {number}") for pk, name, number in named],
+        [(f"{CHECKPOINT}:{one.pk}", f"{one.agent.name}, {one.label}") for one in newest],
         [(f"{MODEL}:{pk}", f"{model} at {name}") for pk, name, model in models[:OFFERED]],
     )
 
@@ -80,13 +93,15 @@ def candidate_model(actor: Actor, candidate: Candidate) -> ServedModel:
         found = _agent(agent_get(actor, row_id), candidate.prompt)
     elif kind == RELEASE:
         found = _release(actor, row_id, candidate.prompt)
+    elif kind == CHECKPOINT:
+        found = _checkpoint(actor, row_id, candidate.prompt)
     elif kind == MODEL:
         endpoint = endpoint_get(actor, row_id)
         if endpoint.archived_at is not None or not endpoint.model:
             raise Invalid(f"The endpoint {endpoint.name} is archived or names no model. Choose another one.")
         found = endpoint_served(endpoint, endpoint.model, endpoint.model)
     else:
-        raise Invalid("Choose an agent, a release or a model.")
+        raise Invalid("Choose an agent, a release, a checkpoint or a model.")
     if fault := found.fault or (found.current.fault if found.current is not None else ""):
         raise Invalid(f"It can't be called: {fault}")
     return found
@@ -98,10 +113,7 @@ def candidate_label(model: ServedModel, candidate: Candidate) -> str:
 
 
 def _agent(agent: Agent, prompt: str) -> ServedModel:
-    try:
-        bundle = bundle_of_agent(agent)
-    except DomainError as error:
-        raise Invalid(f"It can't be called: {error.message}") from error
+    bundle = _made(bundle_of_agent, agent)
     return _served(agent, f"{agent.name}, as it is now", agent.pk, 0, bundle, prompt)
 
 
@@ -113,7 +125,23 @@ def _release(actor: Actor, release_id: str, prompt: str) -> ServedModel:
     )
 
 
-def _served(agent: Agent, name: str, row_id: UUID, number: int, bundle: Any, prompt: str) -> ServedModel:
+def _checkpoint(actor: Actor, checkpoint_id: str, prompt: str) -> ServedModel:
+    """The agent as a release of the checkpoint would serve it now."""
+    checkpoint = checkpoint_of(actor, checkpoint_id)
+    agent = agent_get(actor, checkpoint.agent_id)
+    bundle = _made(bundle_of_checkpoint, checkpoint)
+    return _served(agent, f"{agent.name}, {checkpoint.label}", checkpoint.pk, 0, bundle, prompt)
+
+
+def _made(make: Callable[[Any], Bundle], row: Any) -> Bundle:
+    """Raises Invalid."""
+    try:
+        return make(row)
+    except DomainError as error:
+        raise Invalid(f"It can't be called: {error.message}") from error
+
+
+def _served(agent: Agent, name: str, row_id: UUID, number: int, bundle: Bundle, prompt: str) -> ServedModel:
     if agent.archived_at is not None:
         raise Invalid(f"{agent.name} is archived. Choose another agent.")
     serving = AgentServing.objects.filter(agent=agent).first()
@@ -125,6 +153,5 @@ def _served(agent: Agent, name: str, row_id: UUID, number: int, bundle: Any, pro
         agent.pk,
         records=agent.collects,
         current=served_bundle(agent, ServedRelease(row_id, number, shown), serving),
-        while_away_micros=serving.while_away_micros,
         prices=DatabasePriceBook.load(agent.organization_id),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,6 +17,7 @@ from agentcore_site.lib.errors import Conflict, Invalid, Unavailable
 from agentcore_site.lib.money import dollars
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require, require_somewhere
+from evaluation.serving.gateway.served_models import ServedModel
 from evaluation.serving.playground.candidates import Candidate, candidate_label, candidate_model
 from evaluation.serving.playground.trials import Trial
 
@@ -36,9 +37,13 @@ class TrialQuestion:
 
     @property
     def body(self) -> dict[str, object]:
-        said = [{"role": "system", "content": self.system}] if self.system else []
-        messages = [*said, {"role": "user", "content": self.text}]
-        return {"model": SALT, "messages": messages, "max_tokens": self.max_tokens, "stream": True}
+        return body_of([{"role": "user", "content": self.text}], system=self.system, max_tokens=self.max_tokens)
+
+
+def body_of(messages: Sequence[Mapping[str, object]], *, system: str, max_tokens: int) -> dict[str, object]:
+    """The request of these messages, after a system message where there is one."""
+    said = [{"role": "system", "content": system}] if system else []
+    return {"model": SALT, "messages": [*said, *messages], "max_tokens": max_tokens, "stream": True}
 
 
 def run_token(actor: Actor) -> str:
@@ -70,22 +75,32 @@ def run_begin(actor: Actor, candidates: Sequence[Candidate], question: TrialQues
     """
     require_somewhere(actor, "gateway.call")
     run_calls(actor, run)
-    labels = []
+    models = candidate_models(actor, candidates)
+    limits = {"limit_usd": dollars(question.most_micros), "max_tokens": question.max_tokens}
+    record(
+        actor,
+        "playground.asked",
+        organization=models[-1].organization_id,
+        after={"candidates": [one.value for one in candidates], **limits},
+    )
+    return [candidate_label(model, one) for model, one in zip(models, candidates, strict=True)]
+
+
+def candidate_models(actor: Actor, candidates: Sequence[Candidate]) -> list[ServedModel]:
+    """The models or releases of a run's candidates.
+
+    Raises:
+        Missing, Forbidden, Invalid: as ``run_begin``.
+    """
+    found = []
     for place, candidate in enumerate(candidates, 1):
         try:
             model = candidate_model(actor, candidate)
         except Invalid as error:
             raise Invalid(error.message, fields={f"candidate_{place}": error.message}) from error
         require(actor, "gateway.call", model.organization_id)
-        labels.append(candidate_label(model, candidate))
-    limits = {"limit_usd": dollars(question.most_micros), "max_tokens": question.max_tokens}
-    record(
-        actor,
-        "playground.asked",
-        organization=model.organization_id,
-        after={"candidates": [one.value for one in candidates], **limits},
-    )
-    return labels
+        found.append(model)
+    return found
 
 
 def run_trial(actor: Actor, candidate: Candidate, question: TrialQuestion, run: str, place: int) -> Trial:
@@ -99,17 +114,25 @@ def run_trial(actor: Actor, candidate: Candidate, question: TrialQuestion, run: 
     model = candidate_model(actor, candidate)
     require(actor, "gateway.call", model.organization_id)
     call = run_calls(actor, run)[place]
-    _first(call)
+    ask_once(call)
     return Trial(call, model, question.body, question.most_micros, candidate.prompt)
 
 
-def _first(call: uuid.UUID) -> None:
-    """Raises Conflict, Unavailable."""
+def ask_once(call: uuid.UUID) -> None:
+    """From now on this call counts as made.
+
+    Raises:
+        Conflict, Unavailable: as ``run_trial``.
+    """
     try:
-        first = cache.add(f"{SALT}:{call}", 1, SECONDS)
+        first = cache.add(cache_key(call), 1, SECONDS)
     except RedisError as error:
         raise Unavailable(
             "Redis is away, so it can't be known whether this was asked before. Ask again later."
         ) from error
     if not first:
         raise Conflict("This answer was asked for before, and is not paid for twice. Press Ask to ask again.")
+
+
+def cache_key(call: uuid.UUID) -> str:
+    return f"{SALT}:{call}"

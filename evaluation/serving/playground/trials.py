@@ -10,8 +10,10 @@ from typing import Any, Final
 from uuid import UUID
 
 from budgets.llm.transport import TextListener
+from budgets.llm.types import Completion
 from evaluation.serving.gateway.calls_at_once import AtOnceFull, CallSource
 from evaluation.serving.gateway.consumers import Consumer
+from evaluation.serving.gateway.endpoint_calls import call_worst_micros
 from evaluation.serving.gateway.gateway_call import GatewayCall
 from evaluation.serving.gateway.loop_calls import calls_here
 from evaluation.serving.gateway.passed_fields import fields_check
@@ -53,6 +55,36 @@ class TrialAnswer:
     seconds: float = 0.0
     first_seconds: float | None = None
     endpoint: str = ""
+    completion: Completion | None = None  # of a plain model
+
+
+def trial_call(trial: Trial) -> GatewayCall:
+    """The call, which nothing was sent of yet. Raises BadCall: its body can't be passed on."""
+    model, request = trial.model, request_of(trial.body)
+    consumer = Consumer(model.organization_id, CALLER)
+    call = GatewayCall(consumer, request, model, "", release=model.current, most_micros=trial.most_micros)
+    call.id = trial.id
+    call.render_context()
+    if call.release is None:
+        call.system = trial.prompt
+    return call
+
+
+def trial_worst_micros(trial: Trial) -> int:
+    """The most that an answer can cost, in micro-dollars: that of its one request, or the limit where a release sends
+    as many as it needs.
+
+    Raises:
+        BadCall, ValueError: the request can't be made.
+    """
+    call = trial_call(trial)
+    if call.release is not None and call.release.action is not None:
+        return 0
+    if call.release is not None and call.release.bundle.is_played:
+        return trial.most_micros
+    limit = call.release.bundle.model.max_tokens if call.release is not None else 0
+    request = call.request.for_model(call.upstreams[0].endpoint, call.system, limit, call.temperature)
+    return min(call_worst_micros(call, request), trial.most_micros)
 
 
 async def trial_pieces(trial: Trial) -> AsyncIterator[str | TrialAnswer]:
@@ -71,16 +103,8 @@ async def trial_pieces(trial: Trial) -> AsyncIterator[str | TrialAnswer]:
 
 async def trial_answer(trial: Trial, on_text: Callable[[str], object]) -> TrialAnswer:
     """Makes the call; its cost is settled when this returns. ``on_text`` receives a model's text as it comes."""
-    model = trial.model
-    consumer = Consumer(model.organization_id, CALLER)
     async with calls_here() as calls:
-        call = GatewayCall(
-            consumer, request_of(trial.body), model, "", release=model.current, most_micros=trial.most_micros
-        )
-        call.id = trial.id
-        call.render_context()
-        if call.release is None:
-            call.system = trial.prompt
+        call = trial_call(trial)
 
         def received(text: str) -> None:
             call.token_received()
@@ -88,7 +112,7 @@ async def trial_answer(trial: Trial, on_text: Callable[[str], object]) -> TrialA
 
         error, done = "", None
         try:
-            with calls.at_once.counted("calls", CallSource("", str(model.organization_id), "")):
+            with calls.at_once.counted("calls", CallSource("", str(trial.model.organization_id), "")):
                 fields_check(call.request.body, {one.name: one.endpoint for one in call.upstreams})
                 done = await calls.answer(call, TextListener(received))
         except (CallRefused, BadCall, AtOnceFull) as refused:
@@ -113,4 +137,5 @@ def _answer(call: GatewayCall, done: Mapping[str, Any] | None, error: str) -> Tr
         seconds=time.perf_counter() - call.began,
         first_seconds=None if call.first is None else call.first - call.began,
         endpoint=call.endpoint,
+        completion=call.completion,
     )

@@ -16,7 +16,7 @@ from agentcore_site.lib.errors import DomainError, Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
 from budgets.presenters.topbar import budget_pill
-from evaluation.serving.playground.candidates import AGENT, MODEL, RELEASE, candidates_offered
+from evaluation.serving.playground.candidates import AGENT, CHECKPOINT, MODEL, RELEASE, candidates_offered
 from evaluation.serving.playground.forms import (
     AnswerForm,
     KeptLessonForm,
@@ -65,7 +65,7 @@ def answer(request: HttpRequest, actor: Actor) -> HttpResponseBase:
     """The answer of one candidate, as it comes. Its turn among requests ends with the head of the response."""
     require(actor, "gateway.call", current_organization(actor))
     form = AnswerForm(request.POST)
-    _given(form)
+    given(form)
     try:
         trial = run_trial(actor, **form.values())
     except DomainError as error:
@@ -89,7 +89,7 @@ async def _lines(trial: Trial) -> AsyncIterator[bytes]:
 @post_page
 def keep_row(request: HttpRequest, actor: Actor) -> HttpResponse:
     require(actor, "dataset.edit", current_organization(actor))
-    found = _given(KeptRowForm(request.POST))
+    found = given(KeptRowForm(request.POST))
     dataset = dataset_get(actor, found["dataset"]) if found["dataset"] else None
     made = row_keep(actor, question=found["question"], answer=found["answer"], dataset=dataset)
     return _kept(request, f"{made.name}, version {made.version}, has the row: {made.size:,} in all.")
@@ -98,7 +98,7 @@ def keep_row(request: HttpRequest, actor: Actor) -> HttpResponse:
 @post_page
 def keep_lesson(request: HttpRequest, actor: Actor) -> HttpResponse:
     require(actor, "agent.edit", current_organization(actor))
-    found = _given(KeptLessonForm(request.POST))
+    found = given(KeptLessonForm(request.POST))
     agent = agent_get(actor, found["agent"])
     lesson_keep(actor, agent, text=found["lesson"])
     return _kept(request, f"The lesson of {agent.name} waits in the review queue.")
@@ -107,12 +107,12 @@ def keep_lesson(request: HttpRequest, actor: Actor) -> HttpResponse:
 @post_page
 def keep_prompt(request: HttpRequest, actor: Actor) -> HttpResponse:
     require(actor, "agent.edit", current_organization(actor))
-    found = _given(PromptForm(request.POST))
+    found = given(PromptForm(request.POST))
     agent = prompt_keep(actor, agent_get(actor, found["agent"]), prompt=found["prompt"])
     return _kept(request, f"{agent.name} has the edited prompt now. Jobs that have not ended keep the former one.")
 
 
-def _given(form: ServiceForm) -> dict[str, Any]:
+def given(form: ServiceForm) -> dict[str, Any]:
     """Raises Invalid."""
     if not form.is_valid():
         name, messages = next(iter(form.errors.items()))
@@ -148,11 +148,19 @@ def _keeping(actor: Actor, form: PlaygroundForm, may: frozenset[str]) -> dict[st
 
 def _initial(request: HttpRequest, actor: Actor) -> dict[str, Any]:
     """The values that links to this page fill in."""
-    agent, release, endpoint, trajectory = query_params(request, "agent", "release", "endpoint", "trajectory")
-    found: dict[str, Any] = {}
-    chosen = [f"{kind}:{row_id}" for kind, row_id in ((AGENT, agent), (RELEASE, release), (MODEL, endpoint)) if row_id]
+    found = {}
+    [trajectory] = query_params(request, "trajectory")
+    agent = ""
     if trajectory:
         row = trajectory_get(actor, trajectory)
         found["question"] = row.query
-        chosen.append(f"{AGENT}:{row.agent_id}")
-    return found | {f"candidate_{place}": value for place, value in enumerate(dict.fromkeys(chosen), 1)}
+        agent = f"{AGENT}:{row.agent_id}"
+    return found | candidates_linked(request, agent)
+
+
+def candidates_linked(request: HttpRequest, *more: str) -> dict[str, str]:
+    """Candidates that a link to the playground names, and ``more``; by their fields."""
+    names = {"agent": AGENT, "release": RELEASE, "checkpoint": CHECKPOINT, "endpoint": MODEL}
+    linked = zip(names.values(), query_params(request, *names), strict=True)
+    chosen = [*(f"{kind}:{row_id}" for kind, row_id in linked if row_id), *filter(None, more)]
+    return {f"candidate_{place}": value for place, value in enumerate(dict.fromkeys(chosen), 1)}
