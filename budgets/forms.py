@@ -17,7 +17,7 @@ from agentcore_site.lib.errors import DomainError, Invalid
 from agentcore_site.lib.money import MICROS, micros
 from agentcore_site.lib.money_format import exact
 from budgets.ledger.values import MOST_MICROS
-from budgets.models import BudgetSettings, ModelPrice
+from budgets.models import BudgetSettings, ModelPrice, Scope
 from budgets.presenters.price_list import KIND_NAMES
 from budgets.usage_files.comparison import zone_of
 
@@ -83,7 +83,7 @@ class LimitForm(NoteForm):
 
 
 class NewLimitForm(NoteForm):
-    """The first limit of the organisation or of one of its agents."""
+    """The first limit of the organisation, of its playground, or of one of its agents."""
 
     owner = forms.ChoiceField(required=False, label="Scope", help_text="Per month, until it is changed.")
     field_order = ["owner", "limit", "note"]
@@ -93,10 +93,12 @@ class NewLimitForm(NoteForm):
         self.fields["owner"].choices = owners  # type: ignore[attr-defined]
 
     def values(self) -> dict[str, Any]:
-        """The arguments of ``services.budget_set_limit``."""
+        """The arguments of ``services.playground_set_limit`` or ``services.budget_set_limit``."""
         given = self.cleaned_data
-        agent_id = UUID(given["owner"]) if given["owner"] else None
-        return {"agent_id": agent_id, "limit_micros": given["limit"], "note": given["note"]}
+        found = {"limit_micros": given["limit"], "note": given["note"]}
+        if given["owner"] == Scope.PLAYGROUND:
+            return found
+        return found | {"agent_id": UUID(given["owner"]) if given["owner"] else None}
 
 
 class TiersField(forms.CharField):

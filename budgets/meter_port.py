@@ -60,7 +60,7 @@ class Bill:
 class BudgetRefused(Exception):
     """A hold does not fit a budget of the chain. All amounts are micro-dollars.
 
-    ``scope`` is "organization", "agent" or "job": the first budget of the chain that refused.
+    ``scope`` is "organization", "agent", "job" or "playground": the first budget of the chain that refused.
     """
 
     def __init__(

@@ -27,6 +27,7 @@ class Scope(models.TextChoices):
     ORGANIZATION = "organization", "Organisation"
     AGENT = "agent", "Agent"
     JOB = "job", "Job"
+    PLAYGROUND = "playground", "Playground"
 
 
 class Period(models.TextChoices):
@@ -53,11 +54,12 @@ class EntryKind(models.TextChoices):
 class Budget(Scoped):
     """An owner's spending and holds in one period. A month is a row of its own, so that no reset can erase spending.
 
-    ``owner_id`` is the id of the organisation, the agent or the job. Every owner has a row, also one without a limit
-    (``limit_micros`` is null), so that all spending can be counted. The organisation's and agents' rows are monthly, a
-    job's is a total. ``debt_micros`` is what calls cost beyond their holds and the limit had no room for: while it is
-    not paid, nothing more is reserved. ``minute_level_micros``: what was lately spent and held of the organisation's
-    rate (``BudgetSettings.most_per_minute_micros``), which runs off by that rate.
+    ``owner_id`` is the id of the organisation, the agent or the job; of the playground one that is derived from the
+    organisation's. Every owner has a row, also one without a limit (``limit_micros`` is null), so that all spending can
+    be counted. A job's row is a total, all others are monthly. ``debt_micros`` is what calls cost beyond their holds
+    and the limit had no room for: while it is not paid, nothing more is reserved. ``minute_level_micros``: what was
+    lately spent and held of the organisation's rate (``BudgetSettings.most_per_minute_micros``), which runs off by that
+    rate.
     """
 
     scope = models.CharField(max_length=12, choices=Scope.choices)
@@ -104,7 +106,9 @@ class Budget(Scoped):
                 name="budget_has_its_owner",
                 condition=models.Q(scope="organization", owner_id=models.F("organization_id"), job=None, agent_id=None)
                 | models.Q(scope="agent", owner_id=models.F("agent_id"), job=None)
-                | models.Q(scope="job", owner_id=models.F("job_id")),
+                | models.Q(scope="job", owner_id=models.F("job_id"))
+                | models.Q(scope="playground", job=None, agent_id=None)
+                & ~models.Q(owner_id=models.F("organization_id")),
             ),
             models.CheckConstraint(
                 name="budget_has_its_period",
@@ -162,7 +166,10 @@ class BudgetLimit(Scoped):
 
 
 class CallTags(models.Model):
-    """Owners and purpose of a call. Plain ids, not foreign keys: entries stay when agent or job is deleted."""
+    """Owners and purpose of a call. Plain ids, not foreign keys: entries stay when agent or job is deleted.
+
+    ``job_budget_id`` is the job's budget, or the playground's, whose calls have no job.
+    """
 
     organization_id = models.UUIDField()
     agent_id = models.UUIDField(null=True)

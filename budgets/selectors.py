@@ -17,7 +17,14 @@ from agentcore_site.lib.months import month_after
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
 from budgets.forecasting import Forecast, forecast
-from budgets.ledger.accounts import BudgetOwner, budgets_of, limit_standing_micros, month_of, owners
+from budgets.ledger.accounts import (
+    BudgetOwner,
+    budgets_of,
+    limit_standing_micros,
+    month_of,
+    owners,
+    playground_owner,
+)
 from budgets.ledger.days import DAY, last_summed, midnight
 from budgets.ledger.reserving import NEARLY_ALL
 from budgets.models import (
@@ -34,11 +41,17 @@ from budgets.models import (
 from budgets.usage_files.comparison import Comparison, LedgerUse, compared
 from budgets.usage_files.reading import UsageFile, joined, read_usage
 
-NAMES: Final = {Scope.ORGANIZATION: "your organisation's", Scope.AGENT: "this agent's", Scope.JOB: "this job's"}
+NAMES: Final = {
+    Scope.ORGANIZATION: "your organisation's",
+    Scope.AGENT: "this agent's",
+    Scope.JOB: "this job's",
+    Scope.PLAYGROUND: "the playground's",
+}
 COLUMN: Final = {
     Scope.ORGANIZATION: "organization_budget_id",
     Scope.AGENT: "agent_budget_id",
     Scope.JOB: "job_budget_id",
+    Scope.PLAYGROUND: "job_budget_id",
 }
 BY: Final = {"job": "job_id", "agent": "agent_id", "model": "model", "purpose": "purpose", "day": "day"}
 
@@ -124,10 +137,19 @@ def prices_visible(actor: Actor) -> QuerySet[ModelPrice]:
 
 
 def budget_chain(
-    organization_id: uuid.UUID, *, agent_id: uuid.UUID | None = None, job_id: uuid.UUID | None = None
+    organization_id: uuid.UUID,
+    *,
+    agent_id: uuid.UUID | None = None,
+    job_id: uuid.UUID | None = None,
+    playground: bool = False,
 ) -> list[Headroom]:
     """The room in each budget that a call would be charged to, outermost first. Opens no budget."""
-    return [_room(owner) for owner in owners(organization_id, agent_id, job_id)]
+    return [_room(owner) for owner in owners(organization_id, agent_id, job_id, playground=playground)]
+
+
+def playground_room(organization_id: uuid.UUID) -> Headroom:
+    """The month of an organisation's playground."""
+    return _room(playground_owner(organization_id))
 
 
 def budget_preflight(
@@ -404,6 +426,8 @@ def _entries(budget: Budget) -> QuerySet[LedgerEntry]:
     rows = LedgerEntry.objects.filter(
         organization_id=budget.organization_id, **{COLUMN[Scope(budget.scope)]: budget.id}
     )
+    if budget.scope == Scope.PLAYGROUND:  # no index is by its budget
+        return rows.filter(job_id=None, at__gte=midnight(budget.period_start))
     # Said twice: the indexes are by the agent and by the job, not by their budgets.
     owner = {Scope.AGENT: "agent_id", Scope.JOB: "job_id"}.get(Scope(budget.scope))
     return rows.filter(**{owner: budget.owner_id}) if owner else rows

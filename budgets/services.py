@@ -28,6 +28,7 @@ from budgets.ledger.accounts import (
     month_of,
     month_over,
     owner_lock,
+    playground_owner,
 )
 from budgets.ledger.posting import THRESHOLDS, Alert, Balance, alerts_raise, lock, post
 from budgets.ledger.values import MOST_MICROS
@@ -82,6 +83,19 @@ def budget_set_limit(
     organization_id = organization_id_of(organization)
     require(actor, "budget.edit", organization_id)
     return limit_change(actor, limit_owner(organization_id, agent_id=agent_id, job=job), limit_micros, note=note)
+
+
+def playground_set_limit(
+    actor: Actor, *, organization: Organization | uuid.UUID, limit_micros: int | None, note: str = ""
+) -> Budget:
+    """Sets the standing monthly limit of an organisation's playground, as ``budget_set_limit`` does of others.
+
+    Raises:
+        Missing, Forbidden, Invalid: as ``budget_set_limit``.
+    """
+    organization_id = organization_id_of(organization)
+    require(actor, "budget.edit", organization_id)
+    return limit_change(actor, playground_owner(organization_id), limit_micros, note=note)
 
 
 def budget_change_limit(

@@ -101,7 +101,8 @@ def subject(alert: BudgetAlert, name: str = "") -> str:
     """One line, as the mail's subject and the console show it. ``name`` is the owner's, if the caller has it."""
     budget = alert.budget
     name = name or owner_name(budget)
-    whose = {"organization": name, "agent": f"the agent {name}", "job": f"job {name}"}[budget.scope]
+    names = {"organization": name, "agent": f"the agent {name}", "job": f"job {name}", "playground": "the playground"}
+    whose = names[budget.scope]
     if alert.kind == AlertKind.ABOVE_HOLD:
         return f"A call on the budget of {whose} cost {money(alert.excess_micros)} more than was held for it"
     percent, spent, limit = shares(alert.spent_micros, alert.limit_micros)
@@ -121,6 +122,10 @@ def advice(alert: BudgetAlert) -> str:
         )
     if alert.budget.period == Period.TOTAL:
         stops = "Calls that do not fit are refused, and the job pauses. Raise its limit, then resume it."
+    elif alert.budget.scope == Scope.PLAYGROUND:
+        stops = (
+            "Calls of the playground that do not fit are refused until the next month begins, or the limit is raised."
+        )
     else:
         stops = (
             "Calls that do not fit are refused, and jobs pause. They go on by themselves when the next month begins,"

@@ -1,4 +1,4 @@
-"""The budgets that one call is charged to: organisation, agent, job. Opened on first use in each period.
+"""The budgets that one call is charged to: organisation, agent, job or playground. Opened on first use in each period.
 
 The row of a period begins with the owner's standing limit. Code that opens one, or changes a limit, takes the
 owner's advisory lock first: without it a month that begins while a limit is changed could open with the old one.
@@ -14,6 +14,7 @@ from typing import Final
 from django.db import connection, transaction
 from django.db.models import QuerySet
 
+from agentcore_site.ids import derived
 from agentcore_site.lib.money import MICROS
 from budgets.models import EVER, Budget, BudgetLimit, Period, Scope
 
@@ -23,7 +24,8 @@ DEFAULT_JOB_LIMIT_MICROS: Final = 100 * MICROS
 
 @dataclass(frozen=True, slots=True)
 class BudgetOwner:
-    """An organisation, an agent or a job with a budget. ``agent_id`` of a job's owner is the agent of the job."""
+    """An organisation, its playground, an agent or a job with a budget. ``agent_id`` of a job's owner is the agent of
+    the job."""
 
     organization_id: uuid.UUID
     scope: str
@@ -40,7 +42,8 @@ class BudgetOwner:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """The payers of a call, and their rows of ``Budget`` in ``month``. A call without agent or job has no such row."""
+    """The payers of a call, and their rows of ``Budget`` in ``month``. A call without agent or job has no such row;
+    ``job_budget`` is the playground's of its calls, which have no job."""
 
     organization_id: uuid.UUID
     agent_id: uuid.UUID | None
@@ -67,15 +70,31 @@ def month_over(budget: Budget) -> bool:
     return budget.scope != Scope.JOB and budget.period_start < month_of()
 
 
+def playground_owner(organization_id: uuid.UUID) -> BudgetOwner:
+    """The owner of the budget of what people try by hand."""
+    return BudgetOwner(organization_id, Scope.PLAYGROUND, derived(organization_id, Scope.PLAYGROUND.value))
+
+
 def owners(
-    organization_id: uuid.UUID, agent_id: uuid.UUID | None = None, job_id: uuid.UUID | None = None
+    organization_id: uuid.UUID,
+    agent_id: uuid.UUID | None = None,
+    job_id: uuid.UUID | None = None,
+    *,
+    playground: bool = False,
 ) -> list[BudgetOwner]:
-    """The owners in a chain, outermost first."""
+    """The owners in a chain, outermost first. A call of the playground has no job.
+
+    Raises ValueError: it has both.
+    """
+    if playground and job_id is not None:
+        raise ValueError("A call of the playground has no job.")
     chain = [BudgetOwner(organization_id, Scope.ORGANIZATION, organization_id)]
     if agent_id is not None:
         chain.append(BudgetOwner(organization_id, Scope.AGENT, agent_id, agent_id))
     if job_id is not None:
         chain.append(BudgetOwner(organization_id, Scope.JOB, job_id, agent_id))
+    if playground:
+        chain.append(playground_owner(organization_id))
     return chain
 
 
@@ -84,11 +103,12 @@ def chain_open(
     *,
     agent_id: uuid.UUID | None = None,
     job_id: uuid.UUID | None = None,
+    playground: bool = False,
     month: date | None = None,
 ) -> Chain:
     """The chain of a month (of this one), with rows made where an owner has none yet."""
     month = month or month_of()
-    chain = owners(organization_id, agent_id, job_id)
+    chain = owners(organization_id, agent_id, job_id, playground=playground)
     rows = Budget.objects.filter(
         organization_id=organization_id, owner_id__in=[one.id for one in chain], period_start__in=[month, EVER]
     )
@@ -101,7 +121,7 @@ def chain_open(
         month,
         ids[Scope.ORGANIZATION],
         ids.get(Scope.AGENT),
-        ids.get(Scope.JOB),
+        ids.get(Scope.PLAYGROUND if playground else Scope.JOB),
     )
 
 

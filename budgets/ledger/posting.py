@@ -1,7 +1,7 @@
 """Balances under their locks, and the one statement that moves money: balances, reservations and ledger at once.
 
 Locks are taken in one order everywhere, so that no deadlock is possible: reservations by key, then budgets from the
-outside in (organisation, agent, job).
+outside in (organisation, agent, job, playground).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SELECT b.id, b.scope, b."limit", b.spent, b.reserved, b.debt, s.most_per_minute,
 FROM budgets_budget b LEFT JOIN budgets_budgetsettings s
     ON b.scope = 'organization' AND s.organization_id = b.organization_id AND s.most_per_minute IS NOT NULL
 WHERE b.id = ANY(%s::bigint[])
-ORDER BY array_position(ARRAY['organization', 'agent', 'job'], b.scope::text), b.id FOR NO KEY UPDATE OF b
+ORDER BY array_position(ARRAY['organization', 'agent', 'job', 'playground'], b.scope::text), b.id FOR NO KEY UPDATE OF b
 """
 
 POST = """
@@ -71,7 +71,8 @@ INSERT INTO budgets_ledgerentry (
 )
 SELECT clock_timestamp(), 'adjust', b.organization_id, b.agent_id, b.job_id,
     CASE WHEN b.scope = 'organization' THEN b.id END, CASE WHEN b.scope = 'agent' THEN b.id END,
-    CASE WHEN b.scope = 'job' THEN b.id END, '', '', '', d.paid, 0, -d.paid, 0, 0, 0, 0, 0, 'none', false, 'debt paid'
+    CASE WHEN b.scope IN ('job', 'playground') THEN b.id END, '', '', '', d.paid, 0, -d.paid, 0, 0, 0, 0, 0, 'none',
+    false, 'debt paid'
 FROM unnest(%s::bigint[], %s::bigint[]) AS d(id, paid) JOIN budgets_budget b ON b.id = d.id
 """
 

@@ -35,7 +35,7 @@ class DatabaseMeter:
     Keys are its own: a worker that takes over from a dead one makes the same calls again under the same names, and
     each of them may be billed again. So the dead worker's holds are not taken for this one's; they expire and are
     charged. ``lease`` in seconds: how long a hold may stay unsettled. ``writer`` may be shared between meters, and is
-    then closed by the code that made it.
+    then closed by the code that made it. ``playground``: its calls have no job, and are the playground's.
     """
 
     def __init__(
@@ -44,10 +44,12 @@ class DatabaseMeter:
         organization_id: uuid.UUID,
         agent_id: uuid.UUID | None = None,
         job_id: uuid.UUID | None = None,
+        playground: bool = False,
         lease: float = LEASE,
         writer: LedgerWriter | None = None,
     ) -> None:
         self.organization_id, self.agent_id, self.job_id = organization_id, agent_id, job_id
+        self.playground = playground
         self.lease = lease
         self.session = uuid.uuid4().hex[:12]
         self.writer = writer or LedgerWriter()
@@ -187,7 +189,9 @@ class DatabaseMeter:
 
         try:
             with only(self.organization_id):
-                return chain_open(self.organization_id, agent_id=self.agent_id, job_id=self.job_id)
+                return chain_open(
+                    self.organization_id, agent_id=self.agent_id, job_id=self.job_id, playground=self.playground
+                )
         except Error as error:
             raise LedgerUnavailable(f"The budgets can't be read, so no call may be made: {error}") from error
         finally:

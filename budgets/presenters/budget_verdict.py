@@ -20,6 +20,13 @@ from budgets.models import Budget, LedgerEntry, Scope
 from budgets.selectors import budget_forecast, daily
 
 DAY = timedelta(days=1)
+MONTHLY: Final = (
+    "calls are refused and jobs pause until the limit is raised or the next month begins; then they go on by themselves"
+)
+NOTHING_LEFT: Final[dict[str, str]] = {
+    Scope.JOB: "calls are refused and jobs pause until the limit is raised",
+    Scope.PLAYGROUND: "its calls are refused until the limit is raised or the next month begins",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +58,7 @@ def verdict(budget: Budget, forecast: Forecast | None = None) -> BudgetVerdict:
     if budget.debt_micros:
         text += f" {money(budget.debt_micros)} of it is owed: nothing more is paid for until the limit is raised."
     elif budget.left_micros == 0 and not month_over(budget):
-        text += " Nothing is left: calls are refused and jobs pause until the limit is raised" + (
-            "." if budget.scope == Scope.JOB else " or the next month begins; then they go on by themselves."
-        )
+        text += f" Nothing is left: {NOTHING_LEFT.get(budget.scope, MONTHLY)}."
     return BudgetVerdict(text, tone)
 
 

@@ -102,4 +102,6 @@ def name_of(budget: Budget, agents_by_id: dict[UUID, str]) -> str:
         return str(budget.organization)
     if budget.scope == Scope.AGENT:
         return agents_by_id.get(budget.owner_id, f"agent {str(budget.owner_id)[-6:]}")
+    if budget.scope == Scope.PLAYGROUND:
+        return "Playground"
     return str(budget.job)

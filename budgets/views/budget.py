@@ -24,7 +24,7 @@ from budgets.presenters.budget_verdict import forecast_of, spending_figure, verd
 from budgets.presenters.calls import FIRST_OF_CALL, paid_calls
 from budgets.presenters.naming import agents, jobs_of, named
 from budgets.selectors import budget_get, budgets_visible, entries_of, limits_visible
-from budgets.services import ShownLimit, budget_change_limit, budget_set_limit
+from budgets.services import ShownLimit, budget_change_limit, budget_set_limit, playground_set_limit
 from budgets.views.query_params import one_of
 
 SORTS = (Sort("newest", "newest first", "at"), Sort("oldest", "oldest first", "at", descending=False))
@@ -77,9 +77,13 @@ def new(request: HttpRequest, actor: Actor) -> HttpResponse:
     organization = current_organization(actor)
     require(actor, "budget.edit", organization)
     known = agents(actor).filter(organization=organization, archived_at=None).order_by("name")[:500]
-    owners = [("", f"{organization}, in all"), *((str(one.id), one.name) for one in known)]
-    form = NewLimitForm(sent(request), owners=owners, initial={"owner": query_params(request, "agent")[0]})
-    if changed := form.applied(budget_set_limit, actor, organization=organization):
+    playground = (Scope.PLAYGROUND.value, "Playground")
+    owners = [("", f"{organization}, in all"), playground, *((str(one.id), one.name) for one in known)]
+    agent, scope = query_params(request, "agent", "scope")
+    form = NewLimitForm(sent(request), owners=owners, initial={"owner": agent or scope})
+    of_playground = form.data.get("owner") == Scope.PLAYGROUND
+    service = playground_set_limit if of_playground else budget_set_limit
+    if changed := form.applied(service, actor, organization=organization):
         messages.success(request, _done(changed))
         return redirect("budgets:budget", budget_id=changed.id)
     return render(request, "budgets/new.html", {"form": form}, status=form.status)

@@ -142,6 +142,7 @@ def _filtered(actor: Actor, rows: QuerySet[Budget], query: str, scope: str) -> Q
         rows = rows.annotate(key=Cast("owner_id", CharField())).filter(
             Q(scope=Scope.JOB, job__title__icontains=query)
             | Q(scope=Scope.ORGANIZATION, organization__name__icontains=query)
+            | (Q(scope=Scope.PLAYGROUND) if query.lower() in Scope.PLAYGROUND.value else Q(pk=None))
             | Q(agent_id__in=agents_called(actor, query))
             | Q(key__endswith=query.lower())
         )

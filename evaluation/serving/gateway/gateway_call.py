@@ -67,7 +67,7 @@ class GatewayCall:
 
     @property
     def payer(self) -> PayerName:
-        return (self.model.organization_id, self.model.agent_id)
+        return PayerName(self.model.organization_id, self.model.agent_id, trial=self.most_micros is not None)
 
     @property
     def purpose(self) -> str:

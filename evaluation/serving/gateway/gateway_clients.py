@@ -27,7 +27,13 @@ COMMITTED_SECONDS: Final = 5.0
 # An endpoint with a fallback after it gets one retry.
 BEFORE_ANOTHER: Final = RetryPolicy(max_retries=1, total_s=10.0)
 
-PayerName = tuple[uuid.UUID, uuid.UUID | None]  # organisation, agent
+
+class PayerName(NamedTuple):
+    """A chain of budgets. ``trial``: the playground's is one of them."""
+
+    organization: uuid.UUID
+    agent: uuid.UUID | None = None
+    trial: bool = False
 
 
 class CallPaid(NamedTuple):
@@ -112,8 +118,9 @@ class Payers:
         """The payer of a chain; updates its prices and its spending limit ``while_away_micros``."""
         found = self._payers.get(name)
         if found is None:
-            organization, agent = name
-            ledger = DatabaseMeter(organization_id=organization, agent_id=agent, writer=self._writer)
+            ledger = DatabaseMeter(
+                organization_id=name.organization, agent_id=name.agent, playground=name.trial, writer=self._writer
+            )
             blocks = BlockJournal(self._journal, ledger)
             found = self._payers[name] = Payer(BlockMeter(ledger, blocks), blocks, CurrentPrices(prices))
         found.prices.book = prices
@@ -130,7 +137,7 @@ class Payers:
         key = (upstream.key, last)
         client = payer.clients.get(key)
         if client is None:
-            organization, endpoint = name[0], upstream.endpoint
+            organization, endpoint = name.organization, upstream.endpoint
             at = (organization, upstream.key)
             if at not in self._limits:
                 pace = SharedPace(organization, endpoint.url)

@@ -46,7 +46,8 @@ class TermsForm(ServiceForm):
         decimal_places=4,
         initial=Decimal("0.50"),
         label="Maximum cost per answer, in dollars",
-        help_text="A call that could exceed the limit is not made. The budgets of organisation and agent apply too.",
+        help_text="A call that could exceed the limit is not made. The budgets of the playground, the organisation and"
+        " the agent apply too.",
     )
     run = forms.CharField(max_length=500, widget=forms.HiddenInput)
 

@@ -15,6 +15,7 @@ from agentcore_site.lib.errors import DomainError
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
 from budgets.presenters.topbar import budget_pill
+from budgets.selectors import playground_room
 from evaluation.serving.playground.candidates import candidates_offered
 from evaluation.serving.playground.forms import CellForm, RowsForm, RowTermsForm
 from evaluation.serving.playground.rows import AskedCell, RowsRun, cell_begin, cell_pieces, rows_begin
@@ -43,6 +44,7 @@ def rows(request: HttpRequest, actor: Actor) -> HttpResponse:
         "run": run,
         "table": _table(request, form, run) if run is not None else {},
         "token": run_token(actor),  # of the next run: this one's cells are asked for once
+        "room": playground_room(home.pk),
         "budget": budget_pill(home.pk),
         "may": allowed(actor, home.pk),
     }

@@ -298,6 +298,6 @@ def _room_check(wanted: Mapping[tuple[UUID, UUID | None], int]) -> None:
     """Raises Insufficient."""
     for organization in {one for one, _ in wanted}:
         own = {agent: micros for (of, agent), micros in wanted.items() if of == organization}
-        rooms_check(budget_chain(organization), sum(own.values()))
+        rooms_check(budget_chain(organization, playground=True), sum(own.values()))
         for agent, micros in own.items():
             rooms_check(budget_chain(organization, agent_id=agent)[1:], micros)

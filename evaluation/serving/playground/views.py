@@ -16,6 +16,7 @@ from agentcore_site.lib.errors import DomainError, Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
 from budgets.presenters.topbar import budget_pill
+from budgets.selectors import playground_room
 from evaluation.serving.playground.candidates import AGENT, CHECKPOINT, MODEL, RELEASE, candidates_offered
 from evaluation.serving.playground.forms import (
     AnswerForm,
@@ -54,6 +55,7 @@ def playground(request: HttpRequest, actor: Actor) -> HttpResponse:
         "cards": cards,
         "keep": _keeping(actor, form, may) if cards else {},
         "token": run_token(actor),  # of the next run: this one's answers are asked for once
+        "room": playground_room(home.pk),
         "budget": budget_pill(home.pk),
         "may": may,
     }

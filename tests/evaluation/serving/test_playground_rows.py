@@ -13,13 +13,15 @@ from django.test import Client
 
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.tenancy.actors import Actor
-from budgets.models import LedgerEntry, Reservation
-from budgets.services import budget_set_limit
+from budgets.ledger.reconciliation import differences
+from budgets.models import Budget, LedgerEntry, Reservation
+from budgets.services import budget_set_limit, playground_set_limit
 from evaluation.serving.models import ProductionTrace
 from evaluation.serving.playground.row_scores import CellFigures, candidate_total
 from experiences.agents.services.datasets import dataset_create
 from experiences.models import Agent, Dataset, ModelEndpoint
-from tests.evaluation.serving.test_playground import agent, listed, server  # noqa: F401
+from tests.evaluation.serving.test_playground import agent, asked, listed, server  # noqa: F401
+from tests.evaluation.serving.test_playground import posted as one_question
 from tests.support.llm_acts import act
 from tests.support.llm_server import ModelServer
 from tests.support.pages import html
@@ -181,6 +183,7 @@ def test_empty_archived_and_faulty_choices_are_said_at_their_field(
     assert numeric.status_code == 400 and "Row 1 can&#x27;t be judged" in numeric.content.decode()
     dataset.rows.all().delete()
     assert "orders has no rows" in html(posted(client, dataset=str(dataset.pk), **candidate))
+    dataset_create(Actor(adam), name="others", rows=ROWS[:2])
     dataset.archived_at = agent.created_at
     dataset.save()
     assert "orders is archived" in html(posted(client, dataset=str(dataset.pk), **candidate))
@@ -217,3 +220,35 @@ def test_totals_leave_out_what_has_no_verdict() -> None:
     assert 0.09 < total.low < 0.1 and 0.9 < total.high < 0.91 and total.cost_micros == 35
     empty = candidate_total([])
     assert empty.rate is None and empty.seconds is None and (empty.low, empty.high) == (0.0, 1.0)
+
+
+def test_a_month_of_the_playground_has_a_limit_of_its_own_that_agents_calls_do_not_use(
+    agent: Agent,  # noqa: F811
+    dataset: Dataset,
+    adam: Any,
+    dan: Any,
+    client: Client,
+    server: ModelServer,  # noqa: F811
+) -> None:
+    client.force_login(adam)
+    assert "?scope=playground" in html(client.get("/playground/"))
+    set_limit = client.post("/budgets/new/", {"owner": "playground", "limit": "0.004", "note": "tries"})
+    own = Budget.objects.get(scope="playground")
+    assert set_limit.url == f"/budgets/{own.pk}/" and own.limit_micros == 4_000
+    endpoint = ModelEndpoint.objects.get()
+    chosen = {"dataset": str(dataset.pk), "candidate_1": f"agent:{agent.pk}", "candidate_2": f"model:{endpoint.pk}"}
+    refused = posted(client, **chosen)
+    assert refused.status_code == 507 and "playground" in html(refused) and not server.requests
+    for cell in cells(posted(client, **chosen, n=1)):
+        answered(client, cell)
+    own.refresh_from_db()
+    assert own.spent_micros == server.owed.micros > 0 and own.reserved_micros == 0
+    assert {entry.job_budget_id for entry in LedgerEntry.objects.all()} == {own.pk} and differences() == []
+    page = html(client.get("/playground/"))
+    assert "of its $0.004" in page and f"/budgets/{own.pk}/" in page
+    assert client.get(f"/budgets/{own.pk}/").status_code == 200 and "Playground" in html(client.get("/budgets/"))
+    playground_set_limit(Actor(adam), organization=agent.organization, limit_micros=own.spent_micros)
+    [card] = asked(client, one_question(client, candidate_1=f"agent:{agent.pk}"))
+    assert "The playground's budget does not allow this call" in unescape(card)
+    client.force_login(dan)
+    assert client.post("/budgets/new/", {"owner": "playground", "limit": "9"}).status_code == 403
