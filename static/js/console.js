@@ -337,6 +337,48 @@ document.addEventListener("click", (event) => {
   if (event.target.closest("[data-print]")) print();
 });
 
+// A part that replaces itself, as live ones do each few seconds, keeps the focus and what a person unfolded.
+const refreshed = new WeakMap(); // by request
+const FOCUSABLE = "a[href], button, input, select, textarea, summary, [tabindex]";
+const signature = (one) => [one.tagName, one.id, one.name, one.getAttribute("href"), one.form?.getAttribute("action"), one.getAttribute("aria-label"), one.textContent.trim()].join("|");
+const called = (root, name) => [...root.querySelectorAll(FOCUSABLE)].filter((one) => signature(one) === name);
+
+document.addEventListener("htmx:beforeSwap", ({ detail }) => {
+  const { target: root, requestConfig, xhr } = detail;
+  if (root !== requestConfig?.elt) return;
+  const focus = root.contains(document.activeElement) ? document.activeElement : null;
+  const name = focus && signature(focus);
+  const open = [...root.querySelectorAll("details")].map((one) => one.open);
+  refreshed.set(xhr, { focused: focus !== null, name, place: focus ? called(root, name).indexOf(focus) : 0, open });
+});
+
+document.addEventListener("htmx:afterSwap", ({ target: root, detail }) => {
+  const before = root instanceof Element && refreshed.get(detail?.xhr); // white space is settled too
+  if (!before) return;
+  const folds = [...root.querySelectorAll("details")];
+  if (folds.length === before.open.length) folds.forEach((one, number) => (one.open = before.open[number]));
+  if (before.focused && focusAgain(root, before)) before.focused = false;
+});
+
+// What a script draws, such as a chart, is there after the part has settled. What is gone leaves the focus to the part.
+document.addEventListener("htmx:afterSettle", ({ target: root, detail }) => {
+  const before = root instanceof Element && refreshed.get(detail?.xhr); // white space is settled too
+  if (!before) return;
+  refreshed.delete(detail.xhr);
+  if (!before.focused) return;
+  requestAnimationFrame(() => {
+    if (document.activeElement !== document.body || focusAgain(root, before)) return;
+    root.tabIndex = -1;
+    root.focus({ preventScroll: true });
+  });
+});
+
+function focusAgain(root, { name, place }) {
+  const like = called(root, name);
+  (like[place] || like[0])?.focus({ preventScroll: true });
+  return like.length > 0;
+}
+
 // A part of a form that comes from the server knows what the form held when it was asked for. What a person changed since
 // then stays as it is.
 const held = new WeakMap(); // by request: the values of its form

@@ -3,7 +3,7 @@
 
 const MENTION = /(?:^|[\s(])@([\w.+-]*)$/; // at the end of the text before the caret
 
-let offer = null; // the open list: its field, element, and the typed part of a name
+let offer = null; // the open list: its field and its element
 let namesAsked = 0;
 
 function closeOffer() {
@@ -19,10 +19,12 @@ function chooseName(index) {
   offer.field.setAttribute("aria-activedescendant", all[offer.at].id);
 }
 
+// The person may have typed on, or moved the caret, since the list was made.
 function takeName(name) {
-  const { field, typed } = offer;
+  const { field } = offer;
   const end = field.selectionStart;
-  field.setRangeText(`${name} `, end - typed.length, end, "end");
+  const found = MENTION.exec(field.value.slice(0, end));
+  if (found) field.setRangeText(`${name} `, end - found[1].length, end, "end");
   closeOffer();
   field.focus();
 }
@@ -60,7 +62,7 @@ async function offerNames(field) {
   }
   field.after(list);
   field.setAttribute("aria-controls", "mentions");
-  offer = { field, list, typed: found[1], at: 0 };
+  offer = { field, list, at: 0 };
   chooseName(0);
 }
 

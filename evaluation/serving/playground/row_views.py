@@ -12,6 +12,7 @@ from django.template.loader import render_to_string
 
 from agentcore_site.console.pages import allowed, page, post_page, query_params, sent
 from agentcore_site.lib.errors import DomainError
+from agentcore_site.lib.texts import uuid_of
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
 from budgets.presenters.topbar import budget_pill
@@ -31,9 +32,8 @@ def rows(request: HttpRequest, actor: Actor) -> HttpResponse:
     require(actor, "gateway.call", home)
     require(actor, "data.view", home)
     offered = candidates_offered(actor)
-    known = datasets_visible(actor).filter(archived_at=None, followed_by=None).order_by("name", "id")[:OFFERED]
-    datasets = [(str(one.pk), f"{one.name}, version {one.version}: {one.size:,} rows") for one in known]
     [dataset] = query_params(request, "dataset")
+    datasets = _datasets(actor, request.POST.get("dataset") or dataset)
     initial = candidates_linked(request) | {"dataset": dataset}
     form = RowsForm(sent(request), offered=offered, datasets=datasets, initial=initial)
     run = form.applied(rows_begin, actor)
@@ -80,6 +80,16 @@ async def _lines(asked: AskedCell) -> AsyncIterator[bytes]:
             total = {"total": piece.total, "n": len(asked.others)}
             line |= {"total": render_to_string("serving/_playground_total.html", total), "ended": piece.total.asked}
         yield orjson.dumps(line) + b"\n"
+
+
+def _datasets(actor: Actor, chosen: str) -> list[tuple[str, str]]:
+    """The newest versions by name, and the one that is chosen."""
+    rows = datasets_visible(actor).filter(archived_at=None)
+    known = list(rows.filter(followed_by=None).order_by("name", "id")[:OFFERED])
+    chosen_id = uuid_of(chosen)
+    if chosen_id is not None and chosen_id not in {one.pk for one in known}:
+        known += rows.filter(pk=chosen_id)
+    return [(str(one.pk), f"{one.name}, version {one.version}: {one.size:,} rows") for one in known]
 
 
 def _table(request: HttpRequest, form: RowsForm, run: RowsRun) -> dict[str, Any]:
