@@ -13,7 +13,7 @@ from agentcore_site.console.forms import ServiceForm
 from agentcore_site.lib.errors import Conflict, Insufficient, Invalid
 from agentcore_site.lib.money import micros
 from evaluation.serving.playground.candidates import Candidate, Candidates
-from evaluation.serving.playground.rows import MOST_ROWS, Cell, RowsChoice, RowTerms
+from evaluation.serving.playground.rows import MOST_ROWS, RowsChoice, RowTerms, RunCell
 from evaluation.serving.playground.services import MOST, TrialQuestion
 from experiences.rollouts.environments.scorers import SCORERS
 
@@ -175,7 +175,7 @@ class CellForm(RowTermsForm):
         found = self.cleaned_data
         candidate = Candidate(found["candidate"], found["prompt"])
         return {
-            "cell": Cell(candidate, found["place"], found["row"], found["at"], found["n"]),
+            "cell": RunCell(candidate, found["place"], found["row"], found["at"], found["n"]),
             "dataset_id": found["dataset"],
             "terms": self.terms,
             "run": found["run"],

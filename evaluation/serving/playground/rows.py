@@ -73,7 +73,7 @@ class RowsRun:
 
 
 @dataclass(frozen=True)
-class Cell:
+class RunCell:
     """A candidate at its place, and a row by its index in the dataset, the run's number ``at`` of ``n``; all counted
     from 0."""
 
@@ -185,7 +185,7 @@ def judge_model(actor: Actor, value: str) -> ServedModel | None:
     return found
 
 
-def cell_begin(actor: Actor, cell: Cell, dataset_id: str, terms: RowTerms, run: str) -> AskedCell:
+def cell_begin(actor: Actor, cell: RunCell, dataset_id: str, terms: RowTerms, run: str) -> AskedCell:
     """The call of one cell. From now on it counts as made.
 
     Raises:
