@@ -25,7 +25,7 @@ pytestmark = pytest.mark.thorough(reason="a browser")
 WIDE: Final = (
     *MOST_USED, "agents/", "trajectories/", "evaluations/", "traces/", "budgets/prices/", "datasets/", "keys/",
     "dashboards/models/", "checkpoints/<uuid:checkpoint_id>/promote/", "notices/settings/", "system/", "audit/",
-    "playground/",
+    "playground/", "playground/rows/",
 )  # fmt: skip
 
 

@@ -13,13 +13,17 @@ from asgiref.sync import async_to_sync
 from django.test import Client
 
 from agentcore_site.audit.models import AuditEvent
+from agentcore_site.lib.errors import Missing
 from agentcore_site.tenancy.actors import Actor
 from budgets.models import LedgerEntry, Reservation
 from budgets.services import budget_set_limit
 from evaluation.serving.models import ProductionTrace, Release
+from evaluation.serving.playground.candidates import Candidate, candidate_model
 from evaluation.serving.releases.services import release_make
 from experiences.agents.services.endpoints import endpoint_archive
+from experiences.learning.lessons.library import Lesson
 from experiences.models import Agent, Dataset, DatasetRow, Experience, ModelEndpoint
+from tests.evaluation.serving.test_promotion import shipped
 from tests.factories import ExperienceFactory
 from tests.support.llm_acts import act
 from tests.support.llm_server import ModelServer
@@ -171,6 +175,24 @@ def test_links_fill_in_the_form_and_a_release_answers_as_it_was_made(
     asked(client, posted(client, candidate_1=f"agent:{agent.pk}", candidate_2=f"release:{release.pk}"))
     now, then = (one.body["messages"][0]["content"] for one in server.requests)
     assert "Something else." in now and "Something else." not in then and LESSON in then
+
+
+def test_a_checkpoint_answers_with_the_lessons_that_it_ships(
+    agent: Agent, adam: Any, charlie: Any, client: Client, server: ModelServer
+) -> None:
+    own = "Name the carrier of each parcel."
+    checkpoint = shipped(Actor(adam), agent, Lesson("x0000000009", own))
+    chosen = f"checkpoint:{checkpoint.pk}"
+    client.force_login(adam)
+    page = html(client.get(f"/playground/?checkpoint={checkpoint.pk}"))
+    assert re.search(f'value="{chosen}" selected', page) and f"{agent.name}, {checkpoint.label}" in page
+    [card] = asked(client, posted(client, candidate_1=chosen))
+    assert f"You said: {QUESTION}" in card
+    system = server.requests[-1].body["messages"][0]["content"]
+    assert own in system and LESSON not in system
+    assert ProductionTrace.objects.get().status == "ok"
+    with pytest.raises(Missing):
+        candidate_model(Actor(charlie), Candidate(chosen))
 
 
 def test_an_organisation_without_a_model_learns_what_to_do(adam: Any, client: Client) -> None:
