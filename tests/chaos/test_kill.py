@@ -130,11 +130,8 @@ def test_a_stopped_worker_that_wakes_up_after_its_lease_writes_nothing(
     assert TrajectoryRecord.objects.filter(job_id=run.job_id).count() == 150 * 16
 
 
-@pytest.mark.parametrize(
-    "holds",
-    [pytest.param(True, marks=pytest.mark.thorough(reason="half a minute of waiting for a lease")), False],
-    ids=["with the job", "with its message"],
-)
+@pytest.mark.thorough(reason="programs that wait half a minute for a lease")
+@pytest.mark.parametrize("holds", [True, False], ids=["with the job", "with its message"])
 def test_a_frozen_workers_job_is_taken_up_within_a_lease_and_a_sweep(
     operator: Actor, agent: Agent, fleet: Fleet, holds: bool
 ) -> None:

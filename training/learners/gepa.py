@@ -62,15 +62,16 @@ def is_spent(setup: TrainerSetup, policy: ContextPolicy) -> bool:
 
 async def reflect(
     setup: TrainerSetup, policy: ContextPolicy, groups: Sequence[TrajectoryGroup], iteration: int
-) -> Reflected | None:
-    """The answer to GEPA's question about these rollouts; None where it has none. Leaves the policy unchanged.
+) -> Reflected:
+    """The answer to GEPA's question about these rollouts; empty where it has none: lessons that these rollouts prove
+    get their receipts there. Leaves the policy unchanged.
 
     Raises:
         Halted: as ``Reflecting.rewrite``.
     """
     asks = _standing(setup, policy, [*policy.answers, scores(groups)]).asks
     if not isinstance(asks, Rewriting) or setup.reflecting is None:
-        return None
+        return Reflected()
     found = await setup.reflecting.rewrite(groups, asks.text.splitlines(), iteration=iteration)
     return Reflected(groups=len(groups), compared=len(groups), rewritten=found)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from experiences.learning.lessons.library import Library
+from experiences.learning.lessons.library import Lesson, Library, line_tokens
 from experiences.learning.lessons.operations import OperationRules
 from experiences.learning.lessons.reflection import Reflected, Rewritten
 from experiences.rollouts.structured_output import ModelAnswer
@@ -109,6 +109,8 @@ def test_a_run_ends_with_the_best_list_of_lessons_at_the_gate(finished: Finished
     assert texts(policy) and {one.handle for one in policy.library.live} == set(policy.kept)
     assert all(lesson.taught_by for lesson in policy.library)
     assert {one.stage for one in finished.answered} == {"rewrite"}
+    receipts = [one for report in finished.reports if report.reflected for one in report.reflected.receipts]
+    assert set(policy.kept) & {one.handle for one in receipts if one.taken}
 
 
 def test_it_plays_training_queries_alone_and_each_rollout_of_an_iteration_with_one_context(finished: Finished) -> None:
@@ -216,7 +218,36 @@ def test_what_says_the_same_or_has_no_room_is_left_out() -> None:
     many = [f"When it is case {n} of {'xyz'[n]}, turn to page {7 * n}." for n in range(3)]
     for limit in ({"max_items": 2}, {"slots": 2}, {"max_tokens": 35}):
         answer, refused = answered(*many, **limit)
-        assert len(answer["text"].splitlines()) == 2 and refused == [(many[2], "the context has no room for it")], limit
+        assert answer["text"] == "\n".join(many[:2]), limit
+        assert refused == [(many[2], "the context has no room for it")], limit
+    exact = sum(line_tokens(line) for line in many)
+    assert answered(*many, max_tokens=exact)[0]["text"].splitlines() == many
+
+
+def test_records_hold_the_begin_of_long_texts_and_reasons_and_so_many_names_of_rollouts() -> None:
+    long = "When " + "so " * 200
+    answer, refused = answered(long, faults={long: "no " * 200})
+    assert answer["text"] == "" and refused == [(long[:400], ("no " * 200)[:300])]
+    groups = [
+        TrajectoryGroup(
+            Scenario(0, "q"), [Trajectory(RolloutKey(1, 0, n), "q", []) for n in range(gepa.MOST_TAUGHT + 1)]
+        )
+    ]
+    setup = setup_of("http://127.0.0.1:1", ROWS, CONFIG, seed=3)[0]
+    answer = gepa._answer(setup, "", groups, None, OperationRules(), 1)
+    assert len(set(answer["taught_by"])) == gepa.MOST_TAUGHT == 64
+
+
+@pytest.mark.parametrize(("iterations", "most"), [(1, 1), (4, 2), (12, 6)])
+def test_a_fourth_of_the_rollouts_pays_for_the_validation_queries(iterations: int, most: int) -> None:
+    """Two rollouts an iteration; the queries are spread over all of them. A section is no text of the search."""
+    began = [Lesson("s1", "A heading", kind="section"), Lesson("l1", "When a, b.")]
+    config = CONFIG | {"n_iterations": iterations, "batch_size": 2}
+    setup = setup_of("http://127.0.0.1:1", ROWS, config, seed=3)[0]
+    search = gepa._search(replace(setup, library=Library(tuple(began))))
+    n = len(setup.train)
+    assert search.validation == tuple(at * n // most for at in range(most)) and search.start == "When a, b."
+    assert set(search.train) == set(range(n)) - set(search.validation)
 
 
 def test_without_a_usable_answer_the_search_goes_on_with_its_next_queries() -> None:
