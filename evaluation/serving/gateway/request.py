@@ -15,6 +15,7 @@ from budgets.llm.request import TOOL_LISTS, ModelRequest, written
 from budgets.llm.types import DEARER, Endpoint
 from evaluation.serving.gateway.passed_fields import NOTHING, fields_passed
 from experiences.rollouts.runtimes.chat_body import MAX_MESSAGES, BadCall, loaded
+from experiences.rollouts.runtimes.responses_body import ShownResults
 
 MOST_TOKENS: Final = 4_096  # of an answer, if neither the caller nor the release sets a limit
 ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
@@ -43,7 +44,7 @@ class ChatRequest:
     def query(self) -> str:
         """The text of the user's last message."""
         for message in reversed(self.body["messages"]):
-            if message["role"] == "user":
+            if message["role"] == "user" and not isinstance(message, ShownResults):
                 return _text(message.get("content"))
         return ""
 

@@ -122,9 +122,8 @@ class StreamedResponse:
         return self._beginning() + _written(self._events.end(whole))
 
     def failed(self, error: dict[str, Any]) -> bytes:
-        """The API's error event, merged with the error body, because clients read one or the other."""
-        sent = {"type": "error", "param": None, **error, "message": error["error"]["message"]}
-        return _written([sent | {"code": error["error"]["code"]}])
+        """The API's events of a failure."""
+        return self._beginning() + _written(self._events.failed(error))
 
     def _send(self, text: str, calls: Iterable[CallPiece] = ()) -> None:
         sent = self._beginning()

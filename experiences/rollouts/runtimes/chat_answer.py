@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from budgets.llm.opaque import opaque_shown
@@ -63,6 +63,10 @@ class ChatStream:
             yield self._chunk({"tool_calls": [{"index": at, **call}]})
         yield self._chunk({}, choice["finish_reason"])
         yield self._base | {"choices": [], "usage": whole["usage"]}
+
+    def failed(self, error: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """A failure after the beginning, as OpenAI's error body."""
+        yield dict(error)
 
     def _chunk(self, delta: dict[str, Any], finish_reason: str | None = None) -> dict[str, Any]:
         return self._base | {"choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}]}

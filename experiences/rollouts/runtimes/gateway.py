@@ -210,6 +210,8 @@ class EventStream(Protocol[Whole]):
 
     def end(self, whole: Whole) -> Iterator[dict[str, Any]]: ...
 
+    def failed(self, error: Mapping[str, Any]) -> Iterator[dict[str, Any]]: ...
+
 
 async def _send_stream(
     send: Send,
@@ -245,7 +247,7 @@ async def _send_stream(
         except REFUSALS as error:
             if not begun:
                 raise
-            await send({"type": "http.response.body", "body": _data(_refused(error)[1]), "more_body": True})
+            await send_all(events.failed(_refused(error)[1]))
         else:
             await send_all(events.end(whole))
     finally:

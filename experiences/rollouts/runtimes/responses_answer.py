@@ -150,6 +150,15 @@ class ResponseStream:
             yield self._event("output_item.done", output_index=self._place(item)["output_index"], item=item)
         yield self._event(whole["status"], response=whole)
 
+    def failed(self, error: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """The events of a failure after the beginning; ``error`` is OpenAI's error body. The error event is merged with
+        it, because clients read one or the other; some read the failed response only."""
+        said = error["error"]
+        named = {"code": said["code"], "message": said["message"]}
+        number, self._number = self._number, self._number + 1
+        yield {"type": "error", **named, "param": said["param"], **error, "sequence_number": number}
+        yield self._event("failed", response=self._begun | {"status": "failed", "error": named, "output": self._items})
+
     def _added(self, item: dict[str, Any], shown: dict[str, Any] | None = None) -> dict[str, Any]:
         self._items.append(item)
         return self._event("output_item.added", output_index=len(self._items) - 1, item=shown or dict(item))

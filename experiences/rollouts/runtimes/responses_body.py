@@ -32,6 +32,7 @@ from experiences.rollouts.runtimes.responses_tools import (
 TEXTS: Final = frozenset({"input_text", "output_text", "text"})
 OWN_OF_ITEM: Final = frozenset({"id", "type", "status", "caller"})  # of the API, not of a model's service
 SEAL: Final = "agentcore:"
+IMAGE_FOLLOWS: Final = "The result is an image, which follows."
 FORMATS: Final = frozenset({"text", "json_object", "json_schema"})
 ChatMessage = dict[str, Any]  # of a chat completion's ``messages``
 
@@ -61,12 +62,18 @@ class _Image(ContentPart):
 
 def _content(content: Any) -> Any:
     """A text, or parts of a chat completion where there are images among them. Raises ValueError."""
+    if isinstance(content, list) and any(_is_file(part) for part in content):
+        raise ValueError("it holds a file, which can't be priced in advance: send its text, or images of its pages")
     if not isinstance(content, list) or not any(_is_image(part) for part in content):
         return _text(content)
     return [
         _Image.model_validate(part).chat() if _is_image(part) else {"type": "text", "text": _text([part])}
         for part in content
     ]
+
+
+def _is_file(part: Any) -> bool:
+    return isinstance(part, Mapping) and part.get("type") == "input_file"
 
 
 def _is_image(part: Any) -> bool:
@@ -125,14 +132,35 @@ class CustomCallItem(CallItem):
         return self
 
 
+class ShownResults(dict[str, Any]):
+    """A user's message with the images of tools' results: none of its words are the user's."""
+
+
 class OutputItem(ContentPart):
-    """The result of a called tool."""
+    """The result of a called tool: a text, or parts with images."""
 
     call_id: str = Field(min_length=1)
-    output: Annotated[str, BeforeValidator(_text)]
+    output: Annotated[str | list[dict[str, Any]], BeforeValidator(_content)]
 
     def put(self, messages: list[ChatMessage]) -> None:
-        messages.append({"role": "tool", "tool_call_id": self.call_id, "content": self.output})
+        """A tool's message of a chat completion holds text only, and no message may come between the results of one
+        answer's calls. So all images follow in a user's message behind them."""
+        told = {"role": "tool", "tool_call_id": self.call_id}
+        if isinstance(self.output, str):
+            messages.insert(_behind_results(messages), {**told, "content": self.output})
+            return
+        text = "".join(part["text"] for part in self.output if part["type"] == "text")
+        messages.insert(_behind_results(messages), {**told, "content": text or IMAGE_FOLLOWS})
+        if not isinstance(messages[-1], ShownResults):
+            messages.append(ShownResults(role="user", content=[]))
+        label = {"type": "text", "text": f"From the result of {self.call_id}:"}
+        images = [part for part in self.output if part["type"] != "text"]
+        messages[-1]["content"] = [*messages[-1]["content"], label, *images]
+
+
+def _behind_results(messages: Sequence[ChatMessage]) -> int:
+    """The place behind the results that were put before."""
+    return len(messages) - (bool(messages) and isinstance(messages[-1], ShownResults))
 
 
 class ReasoningItem(ContentPart):
@@ -183,6 +211,13 @@ Item = Annotated[
         "taken here; an item_reference names what is not kept, so send the item itself",
     ),
 ]
+
+
+def _images_at(item: Item) -> str:
+    """The field of an item that holds images; "" where there are none."""
+    if isinstance(item, MessageItem):
+        return "" if isinstance(item.content, str) else "message.content"
+    return "function_call_output.output" if isinstance(item, OutputItem) and not isinstance(item.output, str) else ""
 
 
 _ITEMS: Final[TypeAdapter[list[Item]]] = TypeAdapter(list[Item])
@@ -247,9 +282,9 @@ class ResponsesBody(ContentPart):
             BadCall: it holds nothing that a model could answer, too much, or images, which can't be priced here.
         """
         for at, item in enumerate(self.input):
-            if isinstance(item, MessageItem) and not isinstance(item.content, str):
+            if place := _images_at(item):
                 why = "It holds something else than text, which can't be priced in advance."
-                raise BadCall(why, param=f"input.{at}.message.content")
+                raise BadCall(why, param=f"input.{at}.{place}")
         return ChatBody.model_validate(self.chat_json(before))
 
     def chat_json(self, before: Sequence[Item] = ()) -> dict[str, Any]:

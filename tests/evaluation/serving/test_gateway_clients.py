@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import openai
 import orjson
 import pytest
@@ -188,7 +189,14 @@ def test_responses_of_the_openai_package(shop: Production, server: ModelServer) 
         {"type": "text", "text": "What is this?"},
         {"type": "image_url", "image_url": {"url": picture, "detail": "low"}},
     ]
-    first, *_, last = shop.traces(10)
+    talk = [{"role": "user", "content": QUESTION}, edit.to_dict()]
+    talk += [{"type": "custom_tool_call_output", "call_id": edit.call_id, "output": parts}]
+    client.responses.create(model=name, input=talk, tools=custom)
+    called, result, shown = received(server)[-3:]
+    assert called["tool_calls"] and (result["role"], result["content"]) == ("tool", "What is this?")
+    assert shown["role"] == "user" and shown["content"][1]["image_url"] == {"url": picture, "detail": "low"}
+    first, *_, last = shop.traces(11)
+    assert ResponsesInterface(orjson.dumps({"model": name, "input": talk})).request.query == QUESTION
     assert first.metadata == {"shop": "1"} and last.status == "ok"
 
 
@@ -224,3 +232,9 @@ def test_a_response_that_breaks_off_says_so(shop: Production, server: ModelServe
     server.will("cut_stream")
     with pytest.raises(openai.APIError, match="cut"):
         list(client.responses.create(model=f"agent:{shop.agent.slug}", input=QUESTION, stream=True))
+    server.will("cut_stream")
+    asked = {"model": f"agent:{shop.agent.slug}", "input": QUESTION, "stream": True}
+    read = httpx.post(f"{shop.base_url}/responses", json=asked, headers={"api-key": shop.key}).text
+    events = [orjson.loads(line.removeprefix("data: ")) for line in read.splitlines() if line.startswith("data: ")]
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+    assert [event["type"] for event in events[-2:]] == ["error", "response.failed"] and "event: error\n" in read

@@ -3,7 +3,9 @@ completions, independent of the protocol of the model's own server."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 import urllib.error
 import urllib.request
 from typing import Any
@@ -13,12 +15,14 @@ import pytest
 from budgets.meter_port import FreeMeter
 from experiences.rollouts.collect import RolloutLimits
 from experiences.rollouts.runtimes.base import Halted
+from experiences.rollouts.runtimes.responses_body import ResponsesBody
 from tests.experiences.rollouts.runtimes.test_http import rolled
 from tests.experiences.rollouts.runtimes.test_llm import Purse
 from tests.support.agent_server import AgentServer, Ask
 from tests.support.llm_acts import act
 from tests.support.llm_server import ModelServer
 
+PICTURE = {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo="}
 TIMES = {"type": "function", "name": "times", "parameters": {"type": "object"}, "strict": True}
 
 
@@ -164,6 +168,60 @@ async def test_a_stream_is_the_same_response_in_events() -> None:
     assert seen[0][-1]["response"]["output"][0]["arguments"] == '{"a": 17, "b": 23}'
 
 
+async def test_a_stream_that_breaks_ends_with_the_events_that_the_api_names() -> None:
+    lines: list[str] = []
+    received = threading.Event()
+
+    def reads(asked: dict[str, Any], ask: Ask) -> str:
+        body = json.dumps({"input": "x", "stream": True}).encode()
+        headers = {"authorization": f"Bearer {asked['api_key']}"}
+        with urllib.request.urlopen(urllib.request.Request(f"{asked['base_url']}/responses", body, headers)) as answer:
+            lines.extend(answer.read().decode().splitlines())
+        received.set()
+        return "Answer: 391"
+
+    with ModelServer(brain=lambda _: "one two three four five six") as model, AgentServer(reads) as agent:
+        model.will(*["cut_stream"] * 5)
+        with pytest.raises(Halted):
+            await rolled(agent, model)
+        assert await asyncio.to_thread(received.wait, 10)
+    events = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: ")]
+    assert [line.removeprefix("event: ") for line in lines if line.startswith("event: ")] == [e["type"] for e in events]
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+    error, failed = events[-2:]
+    assert error["type"] == "error" and error["message"] == error["error"]["message"] and error["code"]
+    assert failed["type"] == "response.failed" and failed["response"]["status"] == "failed"
+    assert failed["response"]["error"] == {"code": error["code"], "message": error["message"]}
+
+
+def test_images_of_results_follow_behind_all_results_in_a_users_message() -> None:
+    parts = [{"type": "input_text", "text": "A chart: "}, PICTURE, {"type": "input_text", "text": "by month"}]
+    items: list[dict[str, Any]] = [
+        {"role": "user", "content": "Draw both."},
+        {"type": "function_call", "call_id": "a", "name": "draw", "arguments": "{}"},
+        {"type": "function_call", "call_id": "b", "name": "draw", "arguments": "{}"},
+        {"type": "custom_tool_call", "call_id": "c", "name": "shell", "input": "ls"},
+        {"type": "function_call_output", "call_id": "a", "output": parts},
+        {"type": "function_call_output", "call_id": "b", "output": [PICTURE | {"detail": "low"}]},
+        {"type": "custom_tool_call_output", "call_id": "c", "output": [{"type": "input_text", "text": "x.py"}]},
+        {"role": "user", "content": "Compare."},
+    ]
+    said = ResponsesBody.model_validate({"input": items}).chat_json()["messages"]
+    assert [one["role"] for one in said] == ["user", "assistant", "tool", "tool", "tool", "user", "user"]
+    assert [(one["tool_call_id"], one["content"]) for one in said[2:5]] == [
+        ("a", "A chart: by month"),
+        ("b", "The result is an image, which follows."),
+        ("c", "x.py"),
+    ]
+    url = PICTURE["image_url"]
+    assert said[5]["content"] == [
+        {"type": "text", "text": "From the result of a:"},
+        {"type": "image_url", "image_url": {"url": url}},
+        {"type": "text", "text": "From the result of b:"},
+        {"type": "image_url", "image_url": {"url": url, "detail": "low"}},
+    ]
+
+
 async def test_an_answer_that_was_cut_is_incomplete() -> None:
     answers: list[dict[str, Any]] = []
 
@@ -214,6 +272,11 @@ async def test_options_of_an_agents_request_are_passed_on() -> None:
             "input.0.message.content",
         ),
         ({"input": [{"type": "function_call_output", "output": "x"}]}, "input.0.function_call_output.call_id"),
+        (
+            {"input": [{"type": "function_call_output", "call_id": "c", "output": [PICTURE]}]},
+            "input.0.function_call_outp",
+        ),
+        ({"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}]}, "input.0.message.content"),
         ({"input": [{"role": "user", "content": "x"}] * 1001}, "input"),
         ({"input": "x", "instructions": 7}, "instructions"),
         ({"input": "x", "tools": [{"type": "web_search"}]}, "tools.0.type"),
