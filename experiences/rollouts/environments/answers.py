@@ -21,6 +21,12 @@ _MARK: Final = re.compile(
     r"(?:[:=：＝][*_]*|(?<=answer is )(?=\S))",
     re.IGNORECASE,
 )
+# A heading, or a bold line, with nothing else on it.
+_HEADED: Final = re.compile(
+    rf"(?:^|\n)[ \t>]*(?:#{{1,6}}[ \t]+[*_]*|\*\*|__)(?:(?:the|my)[ \t]+)?(?:(?:final|correct)[ \t]+)?{_WORDS}"
+    r"[*_]*[ \t]*\n(?=\s*\S)",
+    re.IGNORECASE,
+)
 _GSM8K: Final = re.compile(r"(?:^|\n)####[ \t]*(?=\S[^\n]*\s*\Z)")  # on the last line: elsewhere it is a heading
 _FENCE: Final = re.compile(
     r"(?P<fence>`{3,}|~{3,})[^\n`]*\n(?P<inside>.*?)(?:\n[ \t]*(?P=fence)[ \t]*|(?P=fence)[ \t]*\Z|\Z)", re.DOTALL
@@ -40,6 +46,13 @@ _SUPERSCRIPTS: Final = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺", "01234
 _SUPERSCRIPT: Final = re.compile("[⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+")
 _MIXED: Final = re.compile(r"(?<=\d)(?=[¼-¾⅐-⅞])")
 _PLAIN_TEXT: Final = re.compile(r"\$*\\(?:text|textbf|textit|mathrm|mathbf|mbox)\s*\{([^{}]*)\}\$*")
+_LATEX_TEXT: Final = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|mbox)\s*\{([^{}]*)\}")
+_STRUCK: Final = re.compile(r"(?<![~\w])~~(?=\S)[^~\n]{1,200}(?<=\S)~~(?!~)(?=.*\S)", re.DOTALL)
+_TAGS: Final = re.compile(
+    r"<(?P<name>b|strong|i|em|u|p|span|div|mark|code)\b[^<>]{0,200}>(?P<inside>.+)</(?P=name)>",
+    re.DOTALL | re.IGNORECASE,
+)
+_MARKER: Final = re.compile(r"^(?:> ?)?(?:[-*•] )?(?=[^\W\d]|\*\*|[\"'`(])")  # of a quote or a list; "- 5" is a number
 _THOUSANDS: Final = re.compile(r"(?<![\d.,])(\d{1,3}(?:,\d{3})+)(?![\d,]*\d)")
 _LEAD: Final = re.compile(
     rf"^(?:(?:so|thus|therefore|hence),? )?(?:the|my) (?:(?:final|correct) )?{_WORDS} (?:is|was):? ", re.IGNORECASE
@@ -73,7 +86,9 @@ def answer_in(text: str) -> str:
 def _unwrapped(text: str, *, whole: bool) -> str:
     tagged = None if whole else _TAGGED.findall(text)
     text = tagged[-1] if tagged else text
-    marks = [] if whole else list(_MARK.finditer(text)) or list(_GSM8K.finditer(text))
+    if not whole and "~~" in text:
+        text = _STRUCK.sub("", text)
+    marks = [] if whole else _marks_in(text)
     answer = (text[marks[-1].end() :] if marks else text).strip()
     answer = unfenced(answer)
     boxed = None if whole else boxes_in(answer)
@@ -88,6 +103,24 @@ def _unwrapped(text: str, *, whole: bool) -> str:
         if inside and mark not in inside and answer == f"{mark}{answer[len(mark) : -len(mark)]}{mark}":
             answer = inside
     return form(answer)
+
+
+def _marks_in(text: str) -> list[re.Match[str]]:
+    """Marks in front of answers, in the order of the text."""
+    found = [*_MARK.finditer(text), *_HEADED.finditer(text)]
+    return sorted(found, key=lambda mark: mark.end()) or list(_GSM8K.finditer(text))
+
+
+def without_latex_text(text: str) -> str:
+    """The text without LaTeX's commands for text around its words."""
+    return _LATEX_TEXT.sub(r"\1 ", text).strip("$ ") if "\\" in text else text
+
+
+def without_tags(text: str) -> str:
+    """The inside of HTML's tags for type that are around the whole text."""
+    while (found := _TAGS.fullmatch(text)) is not None and f"<{found['name']}" not in found["inside"]:
+        text = found["inside"].strip()
+    return text
 
 
 def unfenced(text: str) -> str:
@@ -143,7 +176,7 @@ def one_form(text: str) -> str:
 def comparable(text: str, *, case_sensitive: bool = False) -> str:
     """The form in which two texts are compared: one form of each character and of white space, numbers without
     thousands separators, no quotes or marks around, no punctuation behind."""
-    plain = " ".join(one_form(text[:MAX_ANSWER]).split())
+    plain = _MARKER.sub("", " ".join(one_form(without_tags(text[:MAX_ANSWER].strip())).split()))
     plain = _THOUSANDS.sub(lambda found: found[1].replace(",", ""), _LEAD.sub("", plain))
     return _bare(plain) if case_sensitive else _bare(plain).casefold()
 

@@ -48,7 +48,8 @@ def same(expected: str, answer: str) -> bool:
     from math_verify import parse, verify
 
     gold, found = parsed(parse, expected, gold=True), parsed(parse, answer, gold=False)
-    return bool(verify(gold, found, timeout_seconds=None))
+    # an interval is the inequality that it solves
+    return bool(verify(gold, found, allow_set_relation_comp=True, timeout_seconds=None))
 
 
 def main() -> None:

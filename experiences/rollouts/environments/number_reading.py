@@ -10,7 +10,8 @@ from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Final
 
-from experiences.rollouts.environments.answers import MAX_ANSWER, one_form
+from experiences.rollouts.environments.number_forms import money_in, plain_numbers, unit_of
+from experiences.rollouts.environments.number_words import with_digits
 from experiences.rollouts.environments.short_answers import shortened
 from experiences.rollouts.tools.base import ToolError
 from experiences.rollouts.tools.expression import applied, folded, parsed
@@ -28,67 +29,7 @@ _SCALES: Final = {
     "k": 10**3, "hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12,
     "dozen": 12, "lakh": 10**5, "crore": 10**7,
 }  # fmt: skip
-_CURRENCY: Final = re.compile(r"(?:\bUS|\bC|\bA)?\\?[$€£¥₹₽₩]|\b(?:USD|EUR|GBP|INR|CAD|AUD|CHF|JPY|Rs\.?) ?(?=\d)")
-_SHORT_SCALE: Final = re.compile(r"([$€£¥₹] ?\d[\d,.]*) ?(?:(k)|(m|mn)|(b|bn))\b", re.IGNORECASE)
-_MONEY: Final = {"€": "euro", "£": "pound", "¥": "yen", "₹": "rupee", "₽": "rouble", "₩": "won"}
-# Names of units, of which two that differ are never the same.
-_UNITS: Final = {
-    name: names.split()[0]
-    for names in (
-        "dollar dollars usd buck bucks", "euro euros eur", "pound gbp quid", "yen jpy", "rupee rupees inr rs",
-        "cent cents ¢", "mm millimeter millimeters millimetre millimetres",
-        "cm centimeter centimeters centimetre centimetres", "m meter meters metre metres",
-        "km kilometer kilometers kilometre kilometres", "in inch inches", "ft foot feet", "yd yard yards",
-        "mi mile miles", "mg milligram milligrams", "g gram grams", "kg kilogram kilograms", "s sec second seconds",
-        "min minute minutes", "h hr hour hours", "day days", "week weeks", "month months", "year years",
-        "degree degrees", "radian radians", "celsius", "fahrenheit", "kelvin",
-    )
-    for name in names.split()
-}  # fmt: skip
-_COMPOUND: Final = {"mph": "mi/h", "kph": "km/h", "kmh": "km/h"}
-_PER: Final = re.compile(r"(?<=[a-z]) per (?=[a-z])", re.IGNORECASE)
 _WORD: Final = re.compile(r"\s*([a-z¢]+(?:/[a-z]+)?)", re.IGNORECASE)
-_MONEY_BEFORE: Final = re.compile(r"\b(usd|eur|gbp|inr|jpy|rs)\b", re.IGNORECASE)
-_LATEX: Final = (
-    (re.compile(r"\\(?:left|right|displaystyle|textstyle|big|Big)(?![a-zA-Z])|\\[,!;: ()\[\]]|~"), " "),
-    (re.compile(r"\{,\}"), ","),
-    (
-        re.compile(r"(?:\^\s*\{?\\circ\}?|\\degree(?![a-zA-Z])|°|\bdegrees?)\s*(?:C\b|celsius\b)", re.IGNORECASE),
-        " celsius ",
-    ),
-    (
-        re.compile(r"(?:\^\s*\{?\\circ\}?|\\degree(?![a-zA-Z])|°|\bdegrees?)\s*(?:F\b|fahrenheit\b)", re.IGNORECASE),
-        " fahrenheit ",
-    ),
-    (re.compile(r"\^\s*\{?\\circ\}?|\\degree(?![a-zA-Z])|°"), " degrees "),
-    (re.compile(r"\\(?:text|textbf|mathrm|mathbf|mbox|operatorname)\s*\{([^{}]*)\}"), r" \1 "),
-    (re.compile(r"\\[dtc]?frac\s*(\d)\s*(\d)(?!\d)"), r" (\1)/(\2) "),
-    (re.compile(r"\\[dtc]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}"), r" (\1)/(\2) "),
-    (re.compile(r"\\(?:times|cdot)(?![a-zA-Z])"), "*"),
-    (re.compile(r"\\div(?![a-zA-Z])"), "/"),
-    (re.compile(r"\\approx(?![a-zA-Z])"), "="),
-    (re.compile(r"\\%"), "%"),
-    (re.compile(r"\^\s*\{([^{}]*)\}"), r"^(\1)"),
-)
-_SIGNS: Final = str.maketrans("×·⋅∙∗÷≈٫٬", "*****/=.,")
-_UNIT: Final = re.compile(r"\b([cdkm]?m|in|ft|yd|mi|(?<=/)(?:s|h|min))\s*\^\s*\(?[23]\)?(?![\w^])")
-_MINUS: Final = re.compile(r"\b(?:minus|negative)\s+(?=[\d.])", re.IGNORECASE)
-_BY_X: Final = re.compile(r"(?<!\b0(?=[xX]))(?<=\d) ?[xX] ?(?=\d)")
-_MIXED: Final = re.compile(
-    r"(?<![\d.)/*^+])(?<![\d/*^+] )(?<![\w)]-)(?<![\w)] -)\b(\d+)\s+\(?(\d+)\)?/\(?(\d+)\)?(?![\d/])"
-)
-# A dash, and a hyphen between a smaller and a larger number, is a range; a minus sign is none.
-_RANGE: Final = re.compile(r"(?<![\d.^*/+\-–])(\d+(?:\.\d+)?)(-|\s*[‒–—]\s*)(\d+(?:\.\d+)?)(?![\d.]*\d|\s*[-*/^+])")
-_DATE: Final = re.compile(r"\b(\d{4})-(\d\d?)-(\d\d?)\b")
-_SUBSCRIPT: Final = re.compile(r"(?<=[\d)])([₀-₉]+)")
-_SEPARATED: Final = (
-    re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?:\.\d+)?(?![\d,]*\d)"),  # 1,234,567.5
-    re.compile(r"(?<![\d.,])\d{1,2}(?:,\d{2})+,\d{3}(?:\.\d+)?(?![\d,]*\d)"),  # 12,34,567 as in India
-    re.compile(r"(?<![\d.,])\d{1,3}(?:[ '_]\d{3})+(?:\.\d+)?(?![\d]|[ '_]\d)"),  # 1 234 567
-)
-_POINTS: Final = re.compile(r"(?<![\d.,])\d{1,3}(?:\.\d{3})+,\d+(?!\d)|(?<![\d.,])\d{1,3}(?:\.\d{3}){2,}(?![\d.]*\d)")
-_COMMA: Final = re.compile(r"(?<![\d.,] )(?<![\d.,(\[{])(\d+),(\d{1,2})(?![\d,]*\d)(?!\s*[)\]}])")
-
 _LEADING_ZEROS: Final = re.compile(r"(?<![\d.])0+(?=\d)")  # Python's parser refuses them
 _NUMBER: Final = r"(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d{1,3}(?![\w.]))?"
 _EXPRESSION: Final = re.compile(
@@ -117,7 +58,8 @@ _UNCLEAR_BEFORE: Final = re.compile(
 )
 _UNCLEAR_AFTER: Final = re.compile(
     r"\s*(?:!!|‰|per ?mille?\b|basis points?\b|bps\b|squared\b|cubed\b|hal(?:f|ves)\b|thirds?\b|fifths?\b|tenths?\b"
-    r"|hundredths?\b|thousandths?\b|choose\b|to the (?:power|\w+ power)\b"
+    r"|hundredths?\b|(?:four|six|seven|eigh|nin)ths?\b|s\b(?<=[1-9]\d0s)|thousandths?\b|choose\b"
+    r"|to the (?:power|\w+ power)\b"
     r"|(?:is|was|would be)(?:n't|\s+(?:not|wrong|incorrect|false))\b"
     r"|or (?:more|less|fewer|higher|lower|above|below)\b|at (?:least|most)\b|can(?:'t|not) be\b)"
     r"|\s?[-+]\s*$|\s*mod\b|[:_]\d|\.\.|[KMB]\b|bn\b|mn\b|[abcnxyz]{2,4}\b|[xb][\da-f]"
@@ -154,8 +96,25 @@ _GOES_ON: Final = re.compile(
     re.IGNORECASE,
 )
 _REASON: Final = re.compile(
-    r"[,;.(]?\s+(?:because|since|as|so|which|where)\b|\s\((?=[^()]*\)[\s.]*$)"
+    r"[,;.(]?\s+(?:because|since|as|so(?![^\n]*= *-?[\d.]+[\s.)]*$)|which|where)\b|\s\((?=[^()]*\)[\s.]*$)"
     r"|(?<!\bis)(?<!\bwas),?\s+(?:not|rather than|instead of)\s+[-+$]?\d",
+    re.IGNORECASE,
+)
+# A sentence that ends with a number and its noun, and explains them: "It takes 160 minutes (2 hours and 40 minutes)".
+_GLOSSED: Final = re.compile(
+    r"([^()]*\d(?: [a-zA-Z]+){0,2}) \((?![^()]*\b(?:total|altogether|sum|answer|so|or|wrong)\b)[^()=]*\d[^()=]*\)[\s.]*"
+)
+# A text by which its number is no answer: there is none.
+_REFUSED: Final = re.compile(
+    r"\b(?:(?:can(?:not|['’]t| not)|could(?:n['’]t| not)|unable to|impossible to|not (?:able|possible) to|no way to)\s+"
+    r"(?:\w+ly )?(?:be )?(?:determined?|answer(?:ed)?|say|know|computed?|calculated?|help|solved?|found|find"
+    r"|conclude|decide|provide|give)|(?:not|isn['’]t|without) enough (?:information|data|context)"
+    r"|insufficient (?:information|data|context))\b"
+    r"(?:(?!\b(?:but|so|therefore|thus|hence|however|still|guess|answer is|estimate)\b|[=.;]).)*$",
+    re.IGNORECASE | re.DOTALL,
+)
+_REFUSED_AFTER: Final = re.compile(
+    r"[^.;=\d]{0,60},?\s+(?:so|and|but|therefore),? (?:i|we) (?:can(?:not|['’]t)|am unable|do(?:n['’]t| not) know)\b",
     re.IGNORECASE,
 )
 _HEDGE: Final = (
@@ -184,31 +143,14 @@ class NumberReading:
     denied: bool = False
 
 
-def plain_numbers(text: str) -> str:
-    """The text with its numbers in one form: no currency, no separators, LaTeX's fractions and powers as operators."""
-    text = _RANGE.sub(_as_range, _SUBSCRIPT.sub(r"_\1", text[:MAX_ANSWER]))
-    text = one_form(_DATE.sub(r"\1:\2:\3", text))
-    if "\\" in text or "{" in text or "°" in text or "egree" in text:
-        for pattern, by in _LATEX:
-            text = pattern.sub(by, text)
-        text = _LATEX[7][0].sub(_LATEX[7][1], text)  # a fraction within a fraction
-    text = _SHORT_SCALE.sub(_with_scale, text)
-    text = _CURRENCY.sub(" ", text).translate(_SIGNS)
-    for pattern in _SEPARATED:
-        text = pattern.sub(lambda found: re.sub(r"[ ,'_]", "", found[0]), text)
-    text = _POINTS.sub(lambda found: found[0].replace(".", "").replace(",", "."), text)
-    text = _COMMA.sub(r"\1.\2", text)
-    text = _MINUS.sub("-", _UNIT.sub(r"\1", _BY_X.sub("*", text)))
-    return _MIXED.sub(r"(\1+\2/\3)", _PER.sub("/", text))
-
-
 def reading_of(text: str) -> NumberReading | None:
     """The number that a text gives as its answer: of a first line or sentence that is a number that one, else the last
     of all."""
+    text = type(text)(with_digits(text))
     for part in (*shortened(text), text):
         found = _reading(plain_numbers(part.strip()))
         if found is not None and (found.alone or part is text):
-            return replace(found, unit=found.unit or _money_in(part))
+            return replace(found, unit=found.unit or money_in(part))
     return None
 
 
@@ -230,6 +172,7 @@ def same_reading(expected: NumberReading, answer: NumberReading, allowed: Fracti
     have one."""
     if units_differ(expected, answer):
         return False
+    expected, answer = _in_dollars(expected, answer), _in_dollars(answer, expected)
     if expected.percent == answer.percent:
         return same_number(expected.value, answer.value, allowed)
     if answer.percent:
@@ -251,26 +194,17 @@ def without_percent(text: str) -> str:
 
 def units_differ(one: NumberReading, other: NumberReading) -> bool:
     """Whether both have a unit that is known, and not the same."""
-    return bool(one.unit and other.unit) and one.unit != other.unit
+    units = {one.unit, other.unit}
+    if "bc" in units:
+        return len(units) > 1
+    return bool(one.unit and other.unit) and len(units) > 1 and units != {"cent", "dollar"}
 
 
-def _as_range(found: re.Match[str]) -> str:
-    ascends = len(found[1]) < 300 > len(found[3]) and float(found[1]) < float(found[3])
-    return f"{found[1]} to {found[3]}" if found[2] != "-" or ascends else found[0]
-
-
-def _with_scale(found: re.Match[str]) -> str:
-    return f"{found[1]} {'thousand' if found[2] else 'million' if found[3] else 'billion'}"
-
-
-def _money_in(text: str) -> str:
-    """The currency of a text that has one sign of money; "" for none. Dollars in pairs are LaTeX."""
-    named = {_MONEY[sign] for sign in text if sign in _MONEY} | {
-        _UNITS[found.lower()] for found in _MONEY_BEFORE.findall(text)
-    }
-    if "\\$" in text or text.count("$") % 2:
-        named.add("dollar")
-    return named.pop() if len(named) == 1 else ""
+def _in_dollars(reading: NumberReading, other: NumberReading) -> NumberReading:
+    """Cents beside dollars as dollars."""
+    if (reading.unit, other.unit) != ("cent", "dollar"):
+        return reading
+    return replace(reading, value=reading.value / 100, unit="dollar")
 
 
 def _reading(text: str) -> NumberReading | None:
@@ -289,6 +223,10 @@ def _reading(text: str) -> NumberReading | None:
         found = _read(text[: cut.start()])
         if found is not None and found.alone and not found.denied:
             return found
+        if found is not None and (gloss := _GLOSSED.fullmatch(text)) is not None:
+            head = _read(gloss[1])
+            if head is not None and head.surely and not (head.denied or head.unclear):
+                return head
     return _read(text)
 
 
@@ -328,16 +266,13 @@ def _read(text: str) -> NumberReading | None:
         bare and surely,
         surely,
         touched,
-        denied or bool(_UNCLEAR_BEFORE.search(near) or _UNCLEAR_AFTER.match(after)) or _several(before, after, value),
-        _unit_of(unit),
+        denied
+        or bool(_REFUSED.search(near) or _REFUSED_AFTER.match(after))
+        or bool(_UNCLEAR_BEFORE.search(near) or _UNCLEAR_AFTER.match(after))
+        or _several(before, after, value),
+        unit_of(unit),
         denied,
     )
-
-
-def _unit_of(name: str) -> str:
-    """The first name of a unit; "" where it is not known."""
-    over, slash, under = _COMPOUND.get(name, name).partition("/")
-    return f"{_UNITS.get(over, over)}/{_UNITS.get(under, under)}" if slash else _UNITS.get(name, "")
 
 
 def _several(before: str, after: str, value: Fraction) -> bool:

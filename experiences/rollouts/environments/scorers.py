@@ -14,15 +14,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
-from experiences.privacy import cut_short
 from experiences.rollouts.environments.answers import (
     MAX_ANSWER,
-    MarkedAnswer,
     answer_in,
     comparable,
     fences_in,
     one_form,
 )
+from experiences.rollouts.environments.exact_text import exact
 from experiences.rollouts.environments.math_check import same_formula
 from experiences.rollouts.environments.number_reading import (
     asks_for_percent,
@@ -32,7 +31,8 @@ from experiences.rollouts.environments.number_reading import (
     without_percent,
 )
 from experiences.rollouts.environments.safe_regex import SEARCH_SECONDS, compiled
-from experiences.rollouts.environments.short_answers import date_in, is_polar, items_in, letters_in, shortened
+from experiences.rollouts.environments.structured import field_of
+from experiences.rollouts.environments.verdicts import MAX_MATCHED, evidence_of, several, target_of, verdict
 from experiences.rollouts.json_repairs import json_in_words, repaired
 from experiences.rollouts.thoughts import thoughts_ran_out
 from experiences.rollouts.types import Outcome
@@ -40,7 +40,6 @@ from experiences.rollouts.types import Outcome
 Check = Callable[[str], Outcome]
 
 MAX_RUBRIC = 10_000
-MAX_MATCHED = 10_000  # characters that a regular expression is tried on
 NUMBERS: Final = ("exact", "math", "numeric")  # scorers that read numbers
 SEVERAL: Final = "it has several JSON objects that differ"
 UNFINISHED: Final = "its thoughts ran out before an answer"
@@ -51,21 +50,17 @@ _FORMULA: Final = re.compile(
     r"(?=.*[-+*/^=<>≤≥])(?=.*\d)(?=.*[a-zA-Z])(?:[a-zA-Z](?![a-zA-Z])|sqrt|pi|[\d\s+\-*/^=().<>≤≥])+|[(\[{][-+*/\d\s.]+(?:,[-+*/\d\s.]+)+[)\]}]"
 )
 _SYMBOLIC: Final = re.compile(r"\\|[√π∞]|\bsqrt\b|\bpi\b|[a-zA-Z]\s*[\^(]")
+_LETTERS: Final = re.compile(r"-?[a-z](?:(?: ?[+^] ?| - )[a-z])+")  # "n/a" and "a-z" are words
+_IN_BASE: Final = re.compile(r"[\dA-F]+_\d{1,2}")
+_MATRIX: Final = re.compile(r"\[(\s*\[[^\[\]]+\](?:\s*,\s*\[[^\[\]]+\])*\s*)\]")
 _SAME: Final = (  # of two ways to write the same the shorter
     (re.compile(r"\\[dtc]frac"), r"\\frac"),
     (re.compile(r"\\(?:left|right)(?![a-zA-Z])|(?<!\\)\\[,!;: ]"), ""),
     (re.compile(r"(?<=[\w})])\s*\\(?:text|textbf|mathrm|mathbf|mbox)\s*\{[^{}]*\}$"), ""),  # a unit
     (re.compile(r"\\(?:text|textbf|mathrm|mathbf|mbox)\s*\{([^{}]*)\}"), r"\1"),
+    (re.compile(r"([_^])\{(\w)\}"), r"\1\2"),
     (re.compile(r"\s+"), " "),
 )
-_DIGIT: Final = re.compile(r"\d")
-_CODE: Final = re.compile(r"0\d|\d+\.\d+\.\d")  # a number with zeros before it names something, and so does a version
-_CHOICE: Final = re.compile(r"[A-Ja-j]")  # of a question with choices
-_CHOSEN: Final = re.compile(
-    r"(?:(?:the )?(?:correct |right |best )?(?:option|choice|answer)(?: is)?:? |i (?:choose|pick|select) )?"
-    r"(?:[(\[]([a-j])[)\]]|([a-j])(?:[).:]|$|,? because\b)|\*\*([a-j])\*\*)"
-)
-_IT_IS: Final = re.compile(r"^it(?:'s| is) ")
 _EDGES: Final = (r"(?<![^\W_])", r"(?![^\W_])")
 _OF_NUMBERS: Final = (r"(?<![\d.,])(?<![^\W_])(?<!\s[-+])(?<!^[-+])", r"(?![^\W_])(?![.,:]\d)")
 _UNSPACED: Final = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
@@ -105,7 +100,7 @@ def rubric_for(expected: Mapping[str, Any], scorer: str = "auto") -> Rubric | No
     """
     if scorer != "judge" and not (scorer == "auto" and expected.get("judge") is not None):
         return None
-    target = _target(expected, "judge", "answer")
+    target = target_of(expected, "judge", "answer")
     text = expected.get("judge") or SAME_AS_REFERENCE
     if not isinstance(text, str) or len(text) > MAX_RUBRIC:
         raise ValueError(f"its rubric must be text of at most {MAX_RUBRIC:,} characters; got {str(target)[:60]!r}.")
@@ -128,11 +123,14 @@ def check_for(
     chosen = scorer_of(expected) if scorer == "auto" else scorer
     check = SCORERS[chosen](expected, case_sensitive)
     signless = chosen in NUMBERS and asks_for_percent(query)
+    in_field = chosen in NUMBERS and not any(text.lstrip().startswith("{") for text in several(expected.get("answer")))
 
     def checked(text: str) -> Outcome:
         if thoughts_ran_out(text):
             return Outcome(0.0, False, {"scorer": chosen, "answered": False, "why": UNFINISHED})
-        outcome = check(answer := answer_in(text))
+        answer = answer_in(text)
+        answer = field_of(answer) if in_field else answer
+        outcome = check(answer)
         if signless and not outcome.success and (number := without_percent(answer)) != answer:
             again = check(number)
             return again if again.success else outcome
@@ -155,97 +153,35 @@ def scorer_of(expected: Mapping[str, Any]) -> str:
 
 def is_formula(text: str) -> bool:
     """Whether an expected text is LaTeX, or a formula in plain signs."""
-    return bool(_LATEX.search(text) or _FORMULA.fullmatch(text))
+    return bool(_LATEX.search(text) or any(form.fullmatch(text) for form in (_FORMULA, _LETTERS, _IN_BASE)))
 
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _target(expected: Mapping[str, Any], *names: str) -> Any:
-    for name in names:
-        value = expected.get(name)
-        if value is not None and value != "" and value != []:
-            return value
-    raise ValueError(f"there is nothing to check against: expected_outcome needs {' or '.join(map(repr, names))}.")
-
-
-def _several(target: Any) -> list[str]:
-    return [str(one) for one in target] if isinstance(target, list) else [str(target)]
-
-
-def _evidence(scorer: str, answer: str, expected: Any) -> dict[str, Any]:
-    return {"scorer": scorer, "answer": cut_short(answer, MAX_MATCHED), "expected": expected}
-
-
-def _verdict(success: bool, scorer: str, answer: str, expected: Any, **notes: Any) -> Outcome:
-    return Outcome(float(success), success, _evidence(scorer, answer, expected) | notes)
-
-
-def exact(expected: Mapping[str, Any], case_sensitive: bool) -> Check:
-    """The answer is the expected text (or one of several) as ``comparable`` writes both; where the text is a number,
-    that number in another form."""
-    target = _target(expected, "answer")
-    texts = _several(target)
-    wanted = {comparable(text, case_sensitive=case_sensitive) for text in texts}
-    choices = {text.strip().casefold() for text in texts if _CHOICE.fullmatch(text.strip())}
-    written = [text for text in texts if _DIGIT.search(text) and not _CODE.match(text)]
-    days = {day for text in texts if (day := date_in(comparable(text))) is not None}
-    lists = [] if case_sensitive else [items for text in texts if (items := items_in(text))]
-    letters = {found for text in texts if (found := letters_in(text))}
-
-    def check(answer: str) -> Outcome:
-        said = comparable(answer, case_sensitive=case_sensitive)
-        right = said in wanted or any(
-            comparable(one, case_sensitive=case_sensitive) in wanted for one in shortened(answer)
-        )
-        right = right or (not _DIGIT.search(said) and _IT_IS.sub("", said) in wanted)
-        right = right or any(is_polar(one, said, short=isinstance(answer, MarkedAnswer)) for one in wanted)
-        right = right or bool(days and date_in(comparable(answer)) in days)
-        right = right or bool(lists and any(_same_items(items, items_in(answer)) for items in lists))
-        right = right or bool(letters and letters_in(answer) in letters)
-        if not right and choices and (chosen := _CHOSEN.match(comparable(answer))):
-            right = (chosen[1] or chosen[2] or chosen[3]) in choices
-        if not right and written and (found := reading_of(answer)) is not None and found.alone and not found.unclear:
-            numbers = [number for number in map(reading_of, written) if number is not None]
-            if found.bare:
-                numbers = [number for number in numbers if number.bare]
-            else:  # with its unit, in another of its names
-                numbers = [number for number in numbers if number.unit == found.unit != "" and number.alone]
-            right = any(same_reading(number, found) for number in numbers)
-        return _verdict(right, "exact", answer, target)
-
-    return check
-
-
-def _same_items(wanted: list[str], said: list[str]) -> bool:
-    """True if two lists have equal items in the same order. Two forms of one number are equal."""
-    if len(wanted) != len(said):
-        return False
-    for one, other in zip(wanted, said, strict=True):
-        number, found = (reading_of(text) if _DIGIT.search(text) else None for text in (one, other))
-        same = number is not None and found is not None and number.bare and found.bare and same_reading(number, found)
-        if one != other and not same:
-            return False
-    return True
-
-
 def math_answer(expected: Mapping[str, Any], case_sensitive: bool) -> Check:
     """The answer has the value of the expected one (or of one of several). Numbers are compared exactly, formulas by
     math-verify. A comparison that takes too long raises."""
-    target = _target(expected, "answer")
-    texts = _several(target)
-    return lambda answer: _verdict(any(_same(text, answer) for text in texts), "math", answer, target)
+    target = target_of(expected, "answer")
+    texts = several(target)
+    return lambda answer: verdict(any(_same(text, answer) for text in texts), "math", answer, target)
 
 
 def _same(text: str, answer: str) -> bool:
     """Whether an answer has the value of an expected text."""
     number, found = reading_of(text), reading_of(answer)
     number = number if number is not None and number.alone else None
+    wanted, said = _formula(text), _formula(answer)
+    if (number is None or "_" in wanted) and wanted.replace(" ", "") == said.replace(" ", ""):
+        return True  # "2516_8" is no number with a mark that is not clear
+    if _IN_BASE.fullmatch(wanted) and _IN_BASE.fullmatch(said):
+        return False  # math-verify leaves bases out
     if number is not None and found is not None and (found.unclear or units_differ(number, found)):
         return False
-    wanted, said = _formula(text), _formula(answer)
-    if wanted == said or ("\\text" in text and comparable(wanted) == comparable(said)):
+    if "matrix" in wanted and (rows := _MATRIX.fullmatch(said)) is not None:
+        said = _matrix(rows[1])
+    if "\\text" in text and comparable(wanted) == comparable(said):
         return True
     if number is not None and found is not None and found.surely:
         return same_reading(number, found)
@@ -263,10 +199,16 @@ def _formula(text: str) -> str:
     return text if "$" in inside or "\\(" in inside else inside
 
 
+def _matrix(rows: str) -> str:
+    """Rows in brackets, as Python and JSON write them, in LaTeX."""
+    lines = re.findall(r"\[([^\[\]]+)\]", rows)
+    return r"\begin{pmatrix}" + r"\\".join(line.replace(",", "&") for line in lines) + r"\end{pmatrix}"
+
+
 def numeric(expected: Mapping[str, Any], case_sensitive: bool) -> Check:
     """The answer's last number is the expected one within "tolerance" (absolute; without one whole numbers are equal,
     others within a relative 1e-9). A number that a sign changes, and one of several, is none."""
-    wanted = reading_of(str(_target(expected, "answer")))
+    wanted = reading_of(str(target_of(expected, "answer")))
     tolerance = expected.get("tolerance", 0.0)
     if wanted is None:
         raise ValueError(f"its answer {expected['answer']!r} is not a number.")
@@ -278,22 +220,22 @@ def numeric(expected: Mapping[str, Any], case_sensitive: bool) -> Check:
     def check(answer: str) -> Outcome:
         found = reading_of(answer)
         close = found is not None and not (found.unclear or found.touched) and same_reading(wanted, found, allowed)
-        return _verdict(close, "numeric", answer, shown)
+        return verdict(close, "numeric", answer, shown)
 
     return check
 
 
 def contains(expected: Mapping[str, Any], case_sensitive: bool) -> Check:
     """Every expected piece of text occurs in the answer, as whole words."""
-    target = _target(expected, "contains", "answer")
-    texts = [comparable(piece, case_sensitive=case_sensitive) for piece in _several(target)]
+    target = target_of(expected, "contains", "answer")
+    texts = [comparable(piece, case_sensitive=case_sensitive) for piece in several(target)]
     if not all(texts):
         raise ValueError("one of its pieces of text is empty: every answer would hold it.")
     pieces = [by_words(text) for text in texts]
 
     def check(answer: str) -> Outcome:
         text = comparable(answer, case_sensitive=case_sensitive)
-        return _verdict(all(piece.search(text) for piece in pieces), "contains", answer, target)
+        return verdict(all(piece.search(text) for piece in pieces), "contains", answer, target)
 
     return check
 
@@ -316,13 +258,13 @@ def _has_edge(character: str) -> bool:
 def regex(expected: Mapping[str, Any], case_sensitive: bool) -> Check:
     """The pattern is found in the answer's first 10,000 characters, as they are or without punctuation behind. A search
     that takes too long raises."""
-    target = str(_target(expected, "regex", "answer"))
+    target = str(target_of(expected, "regex", "answer"))
     found = compiled(target, case_sensitive=case_sensitive)
 
     def check(answer: str) -> Outcome:
         text = answer[:MAX_MATCHED]
         forms = dict.fromkeys((text, text.rstrip(".。"), one_form(text)))
-        return _verdict(any(found(form, SEARCH_SECONDS) for form in forms), "regex", answer, target)
+        return verdict(any(found(form, SEARCH_SECONDS) for form in forms), "regex", answer, target)
 
     return check
 
@@ -333,16 +275,16 @@ def json_schema(expected: Mapping[str, Any], case_sensitive: bool) -> Check:
     that differ are no answer. A schema may not refer to another document; a check that takes too long raises."""
     from experiences.rollouts.environments.schemas import Schema
 
-    target = _target(expected, "json_schema")
+    target = target_of(expected, "json_schema")
     schema = Schema(target)
 
     def check(answer: str) -> Outcome:
         text = answer[:MAX_ANSWER].strip("\ufeff \n\r\t.").removeprefix("json\n")
         found, noted = _values_in(text)
         if len(found) > 1:
-            return _verdict(False, "json_schema", answer, target, why=SEVERAL)
+            return verdict(False, "json_schema", answer, target, why=SEVERAL)
         right = bool(found) and schema.accepts(found[0])
-        return _verdict(right, "json_schema", answer, target, **({"repaired": True} if noted and right else {}))
+        return verdict(right, "json_schema", answer, target, **({"repaired": True} if noted and right else {}))
 
     return check
 
@@ -376,7 +318,7 @@ def judge(expected: Mapping[str, Any], case_sensitive: bool) -> Check:
     rubric = rubric_for(expected, "judge")
     assert rubric is not None
     shown, missing = rubric.reference or rubric.text, "no language model was there to judge it"
-    return lambda answer: Outcome(0.0, False, _evidence("judge", answer, shown) | {"judge_error": missing})
+    return lambda answer: Outcome(0.0, False, evidence_of("judge", answer, shown) | {"judge_error": missing})
 
 
 SCORERS: Mapping[str, Callable[[Mapping[str, Any], bool], Check]] = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import date
 from typing import Final
 
 from experiences.rollouts.environments.answers import MarkedAnswer, comparable
@@ -23,23 +22,9 @@ _RETRACTED: Final = re.compile(
     r"|(?:that|this|it)(?:'s| is| was) (?:wrong|incorrect|not))\b",
     re.IGNORECASE,
 )
-_OPPOSITES: Final = {"yes": "no", "no": "yes", "true": "false", "false": "true"}
+_YES: Final = ("yes", "true", "yeah", "yep", "yup")
+_NO: Final = ("no", "false", "nope", "nah")
 _UNDECIDED: Final = r"but|maybe|perhaps|both|neither|either|depends"
-_MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_MONTH: Final = (
-    r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?"
-    r"|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?"
-)
-_DAY: Final = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
-_DATES: Final = tuple(
-    re.compile(rf"(?:on )?(?:the )?(?:\w+day,? )?{form}")
-    for form in (
-        rf"{_MONTH} {_DAY},? (?P<year>\d{{4}})",
-        rf"{_DAY} (?:of )?{_MONTH},? (?P<year>\d{{4}})",
-        r"(?P<year>\d{4})-(?P<month>\d{1,2})-(?P<day>\d{1,2})",
-        r"(?P<day>\d{1,2})\.(?P<month>\d{1,2})\.(?P<year>\d{4})",
-    )
-)
 _BETWEEN: Final = re.compile(r"\s*[,;]\s*(?:and\s+|or\s+|&\s*)?|\s+(?:and|&)\s+|\n+(?:[-*]\s+)?")
 _EQUALS: Final = re.compile(r"\s*=\s*")
 _LETTERS: Final = re.compile(r"[A-J]{2,10}")
@@ -65,30 +50,24 @@ def shortened(answer: str) -> Iterator[str]:
 
 
 def is_polar(wanted: str, said: str, *, short: bool) -> bool:
-    """True if the text gives the wanted one of yes and no (true, false) and not the other. Both are ``comparable``."""
-    opposite = _OPPOSITES.get(wanted)
-    if opposite is None or not (short or len(said) <= MAX_SHORT):
+    """True if the text says the wanted one of yes and no (true, false) and not the other. Both are ``comparable``."""
+    mine, others = (_YES, _NO) if wanted in _YES else (_NO, _YES)
+    if not (short or len(said) <= MAX_SHORT):
         return False
-    begins = re.match(rf"{wanted}(?:[.,;:!]| - | because\b| since\b|$)", said)
-    return begins is not None and not re.search(rf"\b(?:{opposite}|{_UNDECIDED})\b", said)
-
-
-def date_in(text: str) -> date | None:
-    """The day that a ``comparable`` text is, where its form leaves no doubt; None for other texts."""
-    found = next((match for form in _DATES if (match := form.fullmatch(text))), None)
-    if found is None:
-        return None
-    month = found["month"]
-    number = int(month) if month.isdigit() else _MONTHS.index(month[:3]) + 1
-    try:
-        return date(int(found["year"]), number, int(found["day"]))
-    except ValueError:
-        return None
+    begins = re.match(
+        rf"(?:(?:the answer|it|this|that|the statement|the claim) is |it's )?(?:{'|'.join(mine)})"
+        r"(?:[.,;:!]| - | because\b| since\b|$)",
+        said,
+    )
+    return begins is not None and not re.search(rf"\b(?:{'|'.join(others)}|{_UNDECIDED})\b", said)
 
 
 def items_in(text: str) -> list[str]:
     """The items of a text that lists several, each ``comparable``; none of another text."""
     inside = text.strip()
+    lines = inside.split("\n")
+    if len(lines) > 1 and all(line.lstrip().startswith((f"{at}. ", f"{at}) ")) for at, line in enumerate(lines, 1)):
+        inside = "\n".join(line.split(" ", 1)[1] for line in map(str.lstrip, lines))
     if inside[:1] in ("[", "(", "{") and inside[-1:] in ("]", ")", "}"):
         inside = inside[1:-1]
     items = [_EQUALS.sub("=", comparable(one)) for one in _BETWEEN.split(inside.strip(" .-*"))]

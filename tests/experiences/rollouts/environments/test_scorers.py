@@ -51,8 +51,8 @@ def test_the_scorer_goes_by_the_keys_of_the_row(expected: dict[str, Any], scorer
         (
             "numeric",
             {"answer": 4},
-            ["4", "it is 3 + 1 = 4.", "4.0", "400%"],
-            ["5", "4 or 5", "5 or 4", "4%", "4!", "four", ""],
+            ["4", "it is 3 + 1 = 4.", "4.0", "400%", "four", "there are four"],
+            ["5", "4 or 5", "5 or 4", "4%", "4!", "forty", "the fourth", ""],
         ),
         ("numeric", {"answer": "1,200.5", "tolerance": 0.5}, ["1201", "1,200", "1200.5"], ["1201.01", "1199.9"]),
         ("numeric", {"answer": 1e9}, ["1000000000.0000001"], ["1000000000.5", "1000000001"]),
