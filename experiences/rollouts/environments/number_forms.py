@@ -8,6 +8,7 @@ from typing import Final
 from experiences.rollouts.environments.answers import MAX_ANSWER, one_form, without_tags
 
 _CURRENCY: Final = re.compile(r"(?:\bUS|\bC|\bA)?\\?[$€£¥₹₽₩]|\b(?:USD|EUR|GBP|INR|CAD|AUD|CHF|JPY|Rs\.?) ?(?=\d)")
+_SPACES: Final = re.compile(r" {2,}")
 _CALCULATOR: Final = re.compile(r"<<[^<>\n]*>>")  # of GSM8K's answers
 _THIN: Final = re.compile(r",\s*\\!\s*")
 _REPEATING: Final = re.compile(
@@ -15,7 +16,7 @@ _REPEATING: Final = re.compile(
 )
 _OUT_OF: Final = re.compile(r"\W*(\d+) (?:in|out of) (?:every )?(\d+)\W*")
 _IN_BRACKETS: Final = re.compile(r"\( ?(\\?[$€£¥] ?[\d,.]+) ?\)")  # as accounts write what is below zero
-_AND_CENTS: Final = re.compile(r"(\d+) (dollar|euro)s?,? (?:and )?(\d{1,2}) cents?\b", re.IGNORECASE)
+_AND_CENTS: Final = re.compile(r"(?<!\d)(\d{1,15}) (dollar|euro)s?,? (?:and )?(\d{1,2}) cents?\b", re.IGNORECASE)
 _SHORT_SCALE: Final = re.compile(r"([$€£¥₹] ?\d[\d,.]*) ?(?:(k)|(m|mn)|(b|bn))\b", re.IGNORECASE)
 _MONEY: Final = {"€": "euro", "£": "pound", "¥": "yen", "₹": "rupee", "₽": "rouble", "₩": "won"}
 # Names of units, of which two that differ are never the same.
@@ -108,7 +109,7 @@ def plain_numbers(text: str) -> str:
         text = _LATEX[7][0].sub(_LATEX[7][1], text)  # a fraction within a fraction
     text = _AND_CENTS.sub(lambda found: f"{found[1]}.{found[3]:0>2} {found[2]}s", text)
     text = _SHORT_SCALE.sub(_with_scale, text)
-    text = _CURRENCY.sub(" ", text).translate(_SIGNS)
+    text = _SPACES.sub(" ", _CURRENCY.sub(" ", text).translate(_SIGNS))
     for pattern in _SEPARATED:
         text = pattern.sub(lambda found: re.sub(r"[ ,'_]", "", found[0]), text)
     text = _POINTS.sub(lambda found: found[0].replace(".", "").replace(",", "."), text)
