@@ -169,7 +169,7 @@ def _squeezed(text: str) -> str:
 
 
 def _without_marks(text: str) -> str:
-    """A name without its accents, ``comparable``; "" where there are none, or they may tell two words apart."""
+    """A name without its accents, ``comparable``; "" where there are none, or they may distinguish two words."""
     if text.isascii() or not all(word.isascii() or word[:1].isupper() for word in text.split()):
         return ""
     bare = "".join(one for one in unicodedata.normalize("NFD", text) if not unicodedata.combining(one))
