@@ -16,6 +16,7 @@ from experiences.agents.services.datasets import dataset_create
 from experiences.models import ModelEndpoint
 from tests.e2e.test_launch import chrome, sign_in  # noqa: F401
 from tests.e2e.test_second_step import web  # noqa: F401
+from tests.support.accessibility import violations
 from tests.support.browser import Watched
 from tests.support.geometry import misplaced
 from tests.support.llm_acts import act
@@ -128,6 +129,7 @@ def test_a_table_of_rows_by_candidates_fills_and_is_stopped(
     assert page.get_by_text("1 without an answer, not counted").count() == 1
     assert page.locator("[data-total]", has_text="right").count() == 2 and page.locator("[data-stop]").is_hidden()
     pictured(page, f"rows-{width}-{scheme}")
+    assert violations(page) == []
     assert not misplaced(page)
 
     never = threading.Event()
