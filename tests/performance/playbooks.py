@@ -25,7 +25,7 @@ from experiences.learning.playbooks.effects import ItemEffect, Outcomes
 from experiences.learning.playbooks.effects_by_words import DrawnExecution, expected_effects, words_of
 from experiences.learning.playbooks.items import PlaybookItem
 from experiences.learning.playbooks.leave_out import draw
-from experiences.learning.playbooks.replacement import curate_replacing, no_room
+from experiences.learning.playbooks.replacement import curate_replacing, no_room, places
 from tests.performance.table import Figure, at_least
 from tests.support.world import Advice, Effect
 from tests.support.world_outside import OutsideG, OutsideV, OutsideW, OutsideWorld
@@ -90,7 +90,7 @@ class Life:
             return
         self.paid += 1
         self.sections = list(curate(self.sections, [], CuratorRules(max_sections=MOST), self.name, effects).sections)
-        for query in self.rng.sample(list(queries), self.rng.randint(1, 3)):
+        for query in self.rng.sample(list(queries), self.rng.randint(1, 3))[: places(self.sections, effects, MOST)]:
             kind = self.world.find(query)[0].kind
             role = self.rng.choices(list(ROLES), list(ROLES.values()))[0]
             text = self.world.lesson(self.rng.choice(self.world.proposed(role, kind)), kind, self.rng)

@@ -15,14 +15,14 @@ from typing import Final
 from experiences.learning.lessons.guards import Runs
 from experiences.learning.lessons.prompt_injection import suspicion
 from experiences.learning.lessons.similarity import ALIKE, most_alike, similarity
-from experiences.learning.playbooks.deltas import SETTLED, Change, Curated, Delta, DeltaOutcome, State
+from experiences.learning.playbooks.deltas import SETTLED, WAITING, Change, Curated, Delta, DeltaOutcome, State
 from experiences.learning.playbooks.effects import ItemEffect
 from experiences.learning.playbooks.guards import COPIED, category_fault, copied, text_fault
 from experiences.learning.playbooks.items import PlaybookItem, section_of, size
 
 DELETED_ITEMS, DELETED_TEXT = 0.2, 0.3  # a batch that takes out a larger share is a rewrite
-WEAK: Final = 0.01  # of the share of successes: an item that adds less is expected to add less than a new one
 RAISED: Final = 0.1  # of what is missing to certainty, when an item is proposed again
+NO_PLACE: Final = "the playbook is full, and its weak items make room for {places} new ones at a time"
 FULL: Final = "the playbook is full, and of all its items this one is the weakest"
 HARMFUL: Final = (
     "measured to do harm: {share:.1%} of {n:,} executions with it succeeded and {other:.1%} of {m:,} without it, a"
@@ -36,7 +36,8 @@ REWRITE: Final = "together these changes delete {items:.0%} of the items and {te
 class CuratorRules:
     """``min_confidence``: applied from here on. ``review_floor``: below it a change is rejected. ``untrusted``: runs of
     words that are in texts of users and tools. ``guarded``: whether a large deletion needs a person. ``functions``:
-    names that no item may order a call of. ``held``: why every change waits for a person; "" if none has to."""
+    names that no item may order a call of. ``held``: why every change waits for a person; "" if none has to.
+    ``places``: how many items a batch may add; None: any number."""
 
     min_confidence: float = 0.7
     review_floor: float = 0.4
@@ -45,6 +46,7 @@ class CuratorRules:
     guarded: bool = True
     functions: frozenset[str] = frozenset()
     held: str = ""
+    places: int | None = None
 
 
 def curate(
@@ -90,14 +92,25 @@ class _PlaybookBatch:
         self.sections, self.rules, self.new_id, self._effects = sections, rules, new_id, effects
         self.changes: list[Change] = []
         self._new: set[str] = set()
+        self._given = 0  # of the places for added items
 
     def take(self, index: int, delta: Delta) -> DeltaOutcome:
         """Applies one delta, or says why not."""
-        if (verdict := self._barred(delta)) is not None:
+        verdict = self._barred(delta)
+        if delta.type == "add" and (verdict is None or verdict.state in WAITING) and not self._placed(delta):
+            return DeltaOutcome(State.REJECTED, NO_PLACE.format(places=self.rules.places))
+        if verdict is not None:
             return verdict
         if delta.type == "add":
             return self._add(index, delta)
         return self._update(index, delta) if delta.type == "update" else self._remove(index, delta)
+
+    def _placed(self, delta: Delta) -> bool:
+        """Whether an item that is added has a place; one that is there already needs none."""
+        if self.rules.places is None or self._twin(delta.content) is not None:
+            return True
+        self._given += 1
+        return self._given <= self.rules.places
 
     def _barred(self, delta: Delta) -> DeltaOutcome | None:
         """The outcome of a delta that no playbook may take, None for others. Order of checks: form, trust,
@@ -220,7 +233,7 @@ def strength(item: PlaybookItem, effect: ItemEffect | None) -> tuple[int, float]
     that surely help."""
     if effect is None or not effect.known:
         return 1, item.trust
-    return (3 if effect.helps else 0 if effect.estimate < WEAK else 2), effect.estimate
+    return (3 if effect.helps else 0 if effect.weak else 2), effect.estimate
 
 
 def harm_of(effect: ItemEffect) -> str:

@@ -16,6 +16,8 @@ from agentcore_site.lib.statistics import wilson_interval
 from experiences.learning.playbooks.confidence_sequence import confidence_sequence
 from experiences.learning.playbooks.effects_by_words import Expected
 
+WEAK: Final = 0.01  # of the share of successes: an item that adds less is expected to add less than a new one
+DOUBT: Final = 0.5  # deviations by which an estimate has to lie below that
 FEWEST: Final = 20  # executions with and without an item, below which nothing is decided by its effect
 
 
@@ -55,6 +57,12 @@ class ItemEffect:
     def estimate(self) -> float:
         """The best estimate of the effect: by words of the inputs where these were read, else the difference."""
         return self.difference if self.expected is None else self.expected.mean
+
+    @property
+    def weak(self) -> bool:
+        """True if it is measured to add hardly anything, or to take away."""
+        doubt = 0.0 if self.expected is None else DOUBT * self.expected.deviation
+        return self.known and not self.helps and self.estimate + doubt < WEAK
 
     @property
     def interval(self) -> tuple[float, float]:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from experiences.learning.playbooks.curator import NO_EFFECTS, WEAK, CuratorRules, curate, strength
+from experiences.learning.playbooks.curator import NO_EFFECTS, CuratorRules, curate, strength
 from experiences.learning.playbooks.deltas import Change, Curated, Delta
-from experiences.learning.playbooks.effects import ItemEffect
+from experiences.learning.playbooks.effects import WEAK, ItemEffect
 from experiences.learning.playbooks.items import PlaybookItem
 
 REPLACED: Final = "it made room for {new}: {why}"
@@ -53,16 +53,22 @@ def weakness_of(item: PlaybookItem, effect: ItemEffect | None) -> str:
     return f"it adds {100 * effect.estimate:+.1f} points of success{by_words}, the least of all ({seen})"
 
 
+def places(sections: Sequence[PlaybookItem], effects: Mapping[str, ItemEffect], most: int) -> int | None:
+    """Number of new items that have a place now: free ones, and those of weak items. None where nothing is measured."""
+    if not effects:
+        return None
+    weak = sum(effect.weak for item in sections if (effect := effects.get(item.id)) is not None)
+    return max(0, most - len(sections) + weak)
+
+
 def no_room(sections: Sequence[PlaybookItem], effects: Mapping[str, ItemEffect], most: int) -> str:
     """Why a new item has no place in the playbook now; "" if it has one. Only where effects are measured: each item is
-    either not measured yet, or adds more than a new one is expected to."""
-    if len(sections) < most or not effects:
+    either not measured yet, or may add as much as a new one is expected to."""
+    if places(sections, effects, most) != 0:
         return ""
-    known = [effect for item in sections if (effect := effects.get(item.id)) is not None and effect.known]
-    if any(not effect.helps and effect.estimate < WEAK for effect in known):
-        return ""
-    untried = len(sections) - len(known)
-    measured = f"{len(known)} of them add at least {100 * WEAK:g} point of success"
+    known = sum(effect.known for item in sections if (effect := effects.get(item.id)) is not None)
+    untried = len(sections) - known
+    measured = f"{known} of them may add {100 * WEAK:g} point of success or more by what is measured"
     waiting = f", and {untried} {'is' if untried == 1 else 'are'} not measured yet" if untried else ""
     return f"the playbook is full with {len(sections)} items: {measured}{waiting}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from django.conf import settings
@@ -27,7 +28,7 @@ from experiences.agents.evolution_settings import evolution_settings
 from experiences.learning.lessons.guards import Runs
 from experiences.learning.playbooks.curator import curate
 from experiences.learning.playbooks.deltas import Curated, Delta, State
-from experiences.learning.playbooks.replacement import no_room
+from experiences.learning.playbooks.replacement import no_room, places
 from experiences.lessons.services.review_events import review_ask
 from experiences.models import Agent, ContextDelta, Evolution, Playbook
 from experiences.playbooks import metrics
@@ -234,6 +235,8 @@ def evolution_apply(
     # Inputs are read only where an item has to make room.
     full = len(sections) + len(deltas) > rules.max_sections
     effects = judged_effects(playbook, sections) if full else effects_of(playbook)
+    if full:
+        rules = replace(rules, places=places(sections, effects, rules.max_sections))
     curated = curate(sections, deltas, rules, names_of(playbook), effects)
     before = playbook.version
     # The playbook's row first: other writers wait here, holding nothing that we need.

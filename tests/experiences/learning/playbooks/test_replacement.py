@@ -13,7 +13,7 @@ from experiences.learning.playbooks.deltas import Delta, State
 from experiences.learning.playbooks.effects import ItemEffect, Outcomes
 from experiences.learning.playbooks.effects_by_words import DrawnExecution, Expected, expected_effects, words_of
 from experiences.learning.playbooks.items import PlaybookItem
-from experiences.learning.playbooks.replacement import curate_replacing, no_room, weakest_of
+from experiences.learning.playbooks.replacement import curate_replacing, no_room, places, weakest_of
 from tests.support.playbooks import TEXTS
 
 HELPS = ItemEffect(Outcomes(900, 720), Outcomes(100, 50))
@@ -76,8 +76,8 @@ def test_the_estimate_by_words_ranks_before_the_plain_difference() -> None:
         ({}, 4, ""),  # nothing is left out of contexts: nothing is known of any item
         ({"s1": UNTRIED, "s2": HELPS, "s3": HELPS, "s4": ABOVE}, 5, ""),  # there is room
         ({"s1": UNTRIED, "s2": HELPS, "s3": HELPS, "s4": BELOW}, 4, ""),  # s4 makes room
-        ({"s1": UNTRIED, "s2": HELPS, "s3": HELPS, "s4": ABOVE}, 4, "1 point of success, and 1 is not"),
-        ({"s1": UNTRIED, "s2": UNTRIED}, 4, "0 of them add at least 1 point of success, and 4 are not measured yet"),
+        ({"s1": UNTRIED, "s2": HELPS, "s3": HELPS, "s4": ABOVE}, 4, "or more by what is measured, and 1 is not"),
+        ({"s1": UNTRIED, "s2": UNTRIED}, 4, "more by what is measured, and 4 are not measured yet"),
     ],
 )  # fmt: skip
 def test_a_new_item_has_no_place_where_none_is_measured_to_be_weak(effects: Any, most: int, why: str) -> None:
@@ -118,3 +118,21 @@ def test_an_item_that_is_not_measured_yet_goes_before_one_that_adds_something() 
     assert result.changes[-1].section == "s3" and "the least trust" in result.changes[-1].reason
     measured = replaced({"s1": HELPS, "s2": ABOVE, "s3": HELPS, "s4": HELPS})
     assert measured.changes[-1].section == "s2" and "it adds +4.7 points" in measured.changes[-1].reason
+
+
+def test_an_estimate_that_is_in_doubt_makes_no_item_weak() -> None:
+    sure, unsure = (ItemEffect(ABOVE.included, ABOVE.left_out, expected=Expected(-0.005, by)) for by in (0.01, 0.05))
+    assert sure.weak and not unsure.weak and BELOW.weak and not ABOVE.weak and not UNTRIED.weak
+
+
+def test_a_full_playbook_takes_as_many_new_items_as_it_has_weak_ones() -> None:
+    effects = {"s1": HELPS, "s2": ABOVE, "s3": BELOW, "s4": HELPS}
+    assert places(book(), effects, 4) == 1 and places(book(), effects, 6) == 3 and places(book(), {}, 4) is None
+    others = [NEW, Delta("add", 0.9, "strategies", TEXTS[0]), Delta("add", 0.9, "learnings", TEXTS[8])]
+    numbers = count(5)
+    for held, state in (("", State.APPLIED), ("it was learned from executions", State.QUARANTINED)):
+        rules = CuratorRules(max_sections=4, places=1, held=held)
+        result = curate(book(), others, rules, lambda: f"s{next(numbers)}", effects)
+        states = [verdict.state for verdict in result.verdicts]
+        assert (states[0], states[2]) == (state, State.REJECTED) and states[1] != State.REJECTED
+        assert "make room for 1 new ones at a time" in result.verdicts[2].reason
