@@ -124,7 +124,7 @@ def test_it_plays_training_queries_alone_and_each_rollout_of_an_iteration_with_o
 def test_it_plays_no_more_rollouts_than_its_settings_say(finished: Finished) -> None:
     played = sum(len(group.trajectories) for report in finished.reports for group in report.groups)
     most = gepa.rollouts_of(finished.setup.config, len(finished.setup.train))
-    assert 0 < played <= most == 24 * 8
+    assert 0 < played <= most == 24 * 8 and gepa.rollouts_of(finished.setup.config, 0) == 24
     with simulated_server(WORLD, habits=Habits()) as server:
         short = learned(server.base_url, ROWS, CONFIG | {"batch_size": 2}, seed=3)
     played = sum(len(group.trajectories) for report in short.reports for group in report.groups)
@@ -259,17 +259,19 @@ def test_without_a_usable_answer_the_search_goes_on_with_its_next_queries() -> N
 
 def test_a_text_that_comes_back_keeps_its_name_and_one_that_goes_is_taken_out(finished: Finished) -> None:
     policy: Any = finished.state.policy
-    began = [lesson for lesson in policy.library if lesson.live][:2]
+    live = [lesson for lesson in policy.library if lesson.live][:2]
+    began = [replace(lesson, handle=f"h{at}") for at, lesson in enumerate(live)]
     setup = replace(finished.setup, library=Library(tuple(replace(one, status="active") for one in began)))
     state = setup.fresh_state()
     mine: Any = state.policy
     assert gepa.context(setup, mine).text_for("") == state.policy.serves.text_for("")  # type: ignore[attr-defined]
     standing = gepa.standing(setup, mine)
-    mine.answers.append({"text": "When new, look.", "epoch": 2, "taught_by": ["a rollout"]})
+    mine.answers.append({"text": "When new, look.", "epoch": 2, "domain": "sums", "taught_by": ["a rollout"]})
     found = replace(standing, best=f"{began[1].text}\nWhen new, look.\nWhen odd, look away.")
     receipts = gepa._take(setup, mine, found)
     new, odd = mine.library.lessons[2:]
-    assert (new.epoch, new.taught_by, odd.epoch, odd.taught_by) == (2, ("a rollout",), 1, ())
+    assert (new.epoch, new.domain, new.taught_by) == (2, "sums", ("a rollout",))
+    assert (odd.epoch, odd.domain, odd.taught_by) == (1, "", ())
     assert [(one.op, one.taken, one.handle, one.text) for one in receipts] == [
         ("ADD", True, new.handle, new.text), ("ADD", True, odd.handle, odd.text)
     ]  # fmt: skip
