@@ -372,3 +372,8 @@ def test_ledger_does_few_statements_for_any_batch(chain: Chain) -> None:
             settle_many([Settlement(key, bill(1)) for key in keys])
         counts.append(len(queries))
     assert counts[0] == counts[1] <= 10
+
+
+def test_a_chain_is_of_a_job_or_of_the_playground(chain: Chain) -> None:
+    with pytest.raises(ValueError, match="has no job"):
+        chain_open(chain.organization_id, job_id=chain.job_id, playground=True)

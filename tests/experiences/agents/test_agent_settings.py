@@ -114,12 +114,13 @@ def test_an_agents_own_settings_decide_when_and_by_what_model_its_playbook_evolv
 
 
 def test_its_own_limits_hold(operator: Actor, clerk: Agent) -> None:
-    agent_update(operator, clerk, ace_max_sections=2, ace_monthly_budget_usd=0.0)
+    agent_update(operator, clerk, ace_monthly_budget_usd=0.0)
     playbook = playbook_of(operator, clerk)  # two items
-    with pytest.raises(Conflict, match="has its 2 sections"):
-        playbook_edit(operator, playbook, type="add", category="learnings", content=TEXTS[3])
     with pytest.raises(Insufficient, match=r"of \$0\.00 is left"):
         evolution_queue(operator, playbook)
+    agent_update(operator, clerk, ace_max_sections=2)
+    with pytest.raises(Conflict, match="has its 2 sections"):
+        playbook_edit(operator, playbook, type="add", category="learnings", content=TEXTS[3])
 
 
 def test_a_sites_limit_that_becomes_stricter_later_applies_as_well(
