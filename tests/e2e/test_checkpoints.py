@@ -39,7 +39,7 @@ def test_a_checkpoint_goes_out_and_comes_back(
     assert page.locator(".card:has(table)").first.evaluate(beyond) <= 0
     page.click(f"button:has-text('Actions of {first.label}')")
     menu = page.locator(".row-menu:popover-open")
-    assert menu.locator("a").all_inner_texts() == ["Evaluate…", "Release…", "Promote…", "Download"]
+    assert menu.locator("a").all_inner_texts() == ["Evaluate…", "Try it", "Release…", "Promote…", "Download"]
     box = menu.bounding_box()
     assert box and 0 <= box["x"] <= 1440 - box["width"] and 0 <= box["y"] <= 900 - box["height"]
     with page.expect_download() as downloading:
