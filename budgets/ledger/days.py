@@ -76,13 +76,13 @@ def days_sum(now: datetime | None = None) -> int:
 
 
 def last_summed(organization_ids: Iterable[uuid.UUID]) -> date | None:
-    """The last day before the first entry of these organisations that no sum holds: an organisation without such an
-    entry holds no other up. Later days have no sums, or those of some of these organisations only. None: there are
-    neither sums nor entries."""
+    """The last day before the first entry of these organisations that no sum holds. An organisation without such an
+    entry does not count. Later days have no sums, or those of some of these organisations only. None: there are no
+    sums."""
     with connection.cursor() as cursor:
         cursor.execute(SUMMED, {"organizations": list(set(organization_ids))})
         first, last = cursor.fetchone()
-    return first.astimezone(UTC).date() - DAY if first else last
+    return first.astimezone(UTC).date() - DAY if first and last else last
 
 
 def _organizations() -> list[uuid.UUID]:

@@ -366,7 +366,7 @@ def test_ten_thousand_entries_open_in_a_few_queries(spent: Chain, dan: Any, djan
         page = client.get(f"/budgets/{spent.job_budget}/")
     assert "more than 10,000 calls" in text(page)
     assert len(re.findall(r"<tr data-row>", html(page))) == 25
-    with django_assert_max_num_queries(24):
+    with django_assert_max_num_queries(22):
         client.get("/budgets/")
     assert b"".join(client.get(f"/budgets/{spent.job_budget}/csv/")).count(b"\n") == 10_004
 
