@@ -134,11 +134,12 @@ def _posterior(contrast: Floats, left: Floats, design: Floats, prior: Floats) ->
     variance = 1 / (information / noise + 1 / sizes)  # (K, 1 + F, sizes)
     before = np.log(prior)[:, :, None] + 0.5 * np.log(variance / sizes)
     mean, second, fitted = np.zeros(prior.shape), np.zeros(prior.shape), np.zeros(contrast.shape)
+    total = np.zeros(len(left))  # of all items
     for _ in range(SWEEPS):
         moved = 0.0
         for at in range(len(prior)):
             last = fitted[:, at].copy()
-            rest = left - fitted.sum(axis=1) + last
+            rest = left - total + last
             found = variance[at] * ((contrast[:, at] * rest) @ design / noise)[:, None]
             weight = before[at] + 0.5 * found**2 / variance[at]
             weight = np.exp(weight - weight.max())
@@ -146,6 +147,7 @@ def _posterior(contrast: Floats, left: Floats, design: Floats, prior: Floats) ->
             mean[at] = (weight * found).sum(axis=1)
             second[at] = (weight * (variance[at] + found**2)).sum(axis=1)
             fitted[:, at] = contrast[:, at] * (design @ mean[at])
+            total += fitted[:, at] - last
             moved = max(moved, float(np.abs(fitted[:, at] - last).max(initial=0.0)))
         if moved < CLOSE:
             break
