@@ -67,7 +67,7 @@ class CandidateTotal:
 
     @property
     def graded(self) -> bool:
-        """Whether scores lie between right and wrong, so that their mean says more than the rate."""
+        """True if scores lie between right and wrong, so that their mean says more than the rate."""
         return self.score is not None and self.score != self.rate
 
 

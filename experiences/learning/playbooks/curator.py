@@ -106,7 +106,7 @@ class _PlaybookBatch:
         return self._update(index, delta) if delta.type == "update" else self._remove(index, delta)
 
     def _placed(self, delta: Delta) -> bool:
-        """Whether an item that is added has a place; one that is there already needs none."""
+        """True if an added item has a place. An item that is there already needs none."""
         if self.rules.places is None or self._twin(delta.content) is not None:
             return True
         self._given += 1

@@ -101,7 +101,7 @@ class _Wanted:
         )
 
     def _is_text(self, said: str) -> bool:
-        """Whether this is an expected text but for an article, or for the accents of a name."""
+        """True if this is an expected text, apart from an article or the accents of a name."""
         bare = _ARTICLE.sub("", said if _DIGIT.search(said) else _IT_IS.sub("", said))
         if self.names and _TITLE.sub("", _squeezed(bare)) in self.names:
             return True

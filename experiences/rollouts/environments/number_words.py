@@ -51,7 +51,7 @@ def with_digits(text: str) -> str:
 
 
 def is_number(text: str) -> bool:
-    """Whether a text is a number in words and nothing else."""
+    """True if a text is a number in words and nothing else."""
     written = with_digits(text)
     return written != text and not re.search(r"[a-zA-Z]", written)
 

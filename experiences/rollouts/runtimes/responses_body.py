@@ -145,12 +145,12 @@ class OutputItem(ContentPart):
     def put(self, messages: list[ChatMessage]) -> None:
         """A tool's message of a chat completion holds text only, and no message may come between the results of one
         answer's calls. So all images follow in a user's message behind them."""
-        told = {"role": "tool", "tool_call_id": self.call_id}
+        result = {"role": "tool", "tool_call_id": self.call_id}
         if isinstance(self.output, str):
-            messages.insert(_behind_results(messages), {**told, "content": self.output})
+            messages.insert(_behind_results(messages), {**result, "content": self.output})
             return
         text = "".join(part["text"] for part in self.output if part["type"] == "text")
-        messages.insert(_behind_results(messages), {**told, "content": text or IMAGE_FOLLOWS})
+        messages.insert(_behind_results(messages), {**result, "content": text or IMAGE_FOLLOWS})
         if not isinstance(messages[-1], ShownResults):
             messages.append(ShownResults(role="user", content=[]))
         label = {"type": "text", "text": f"From the result of {self.call_id}:"}
